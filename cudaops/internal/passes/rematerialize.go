@@ -39,35 +39,35 @@ const launchBytes = 8 << 20
 // rematerializer is the memory that a program uses, by instruction. A value that is computed again changes little of it, so it is measured once.
 type rematerializer struct {
 	p          *program.Program
-	moments    []*moment // in order, without Aliases
-	of         map[*program.Instr]*moment
-	readers    map[*program.Value][]*moment        // that read a base, also through views
-	last       map[*program.Value]*moment          // of the readers of a base; the inputs of a ConcatInPlace are parts of its result
+	points     []*point // in order, without Aliases
+	of         map[*program.Instr]*point
+	readers    map[*program.Value][]*point         // that read a base, also through views
+	last       map[*program.Value]*point           // of the readers of a base; the inputs of a ConcatInPlace are parts of its result
 	kept       map[*program.Value]bool             // bases whose memory other values or later runs use
-	ends       map[*program.Value]*moment          // when a state is overwritten, nil if it is not
-	candidates []*moment                           // whose values may be computed again, the best first
+	ends       map[*program.Value]*point           // when a state is overwritten, nil if it is not
+	candidates []*point                            // whose values may be computed again, the best first
 	before     map[*program.Instr][]*program.Instr // instructions to insert before others
-	peak       *moment                             // with most bytes in use
+	peak       *point                              // with most bytes in use
 }
 
-// moment is an instruction and the memory that is in use while it runs.
-type moment struct {
+// point is a program point: an instruction and the memory that is in use while it runs.
+type point struct {
 	in    *program.Instr
 	at    int     // its index
-	bytes int64   // of values
-	own   int64   // of its results
+	live  int64   // bytes of values
+	own   int64   // bytes of its results
 	score float64 // of a candidate: bytes of its result for each byte of the launch's traffic
 }
 
 func newRematerializer(p *program.Program) *rematerializer {
-	r := &rematerializer{p: p, of: map[*program.Instr]*moment{}, readers: map[*program.Value][]*moment{}, last: map[*program.Value]*moment{}, kept: map[*program.Value]bool{}, ends: map[*program.Value]*moment{},
+	r := &rematerializer{p: p, of: map[*program.Instr]*point{}, readers: map[*program.Value][]*point{}, last: map[*program.Value]*point{}, kept: map[*program.Value]bool{}, ends: map[*program.Value]*point{},
 		before: map[*program.Instr][]*program.Instr{}}
 	for _, in := range p.Instrs {
 		if program.Is[program.Alias](in.Op) {
 			continue
 		}
-		m := &moment{in: in, at: len(r.moments)}
-		r.moments, r.of[in] = append(r.moments, m), m
+		m := &point{in: in, at: len(r.points)}
+		r.points, r.of[in] = append(r.points, m), m
 		kept := isConcatInPlace(in) || isInPlace(in) || program.Is[program.Collective](in.Op)
 		for _, v := range in.In {
 			r.readers[v.Base] = append(r.readers[v.Base], m)
@@ -81,7 +81,7 @@ func newRematerializer(p *program.Program) *rematerializer {
 	for _, u := range p.Updates {
 		r.kept[u.Next.Base], next[u.Next], r.ends[u.State] = true, u.Next != u.State, r.of[u.Next.Def]
 	}
-	for _, m := range slices.Backward(r.moments) {
+	for _, m := range slices.Backward(r.points) {
 		for _, v := range m.in.In {
 			to := m
 			if isConcatInPlace(m.in) && r.last[m.in.Out[0]] != nil {
@@ -98,8 +98,8 @@ func newRematerializer(p *program.Program) *rematerializer {
 			live += in.Out[0].Bytes()
 		}
 	}
-	dead := make([]int64, len(r.moments)+1) // bytes that are not in use from an instruction on
-	for i, m := range r.moments {
+	dead := make([]int64, len(r.points)+1) // bytes that are not in use from an instruction on
+	for i, m := range r.points {
 		live -= dead[i]
 		for _, v := range m.in.Out {
 			if m.in.Plan == nil || next[v] { // the latter is in the memory of a state
@@ -113,7 +113,7 @@ func newRematerializer(p *program.Program) *rematerializer {
 			dead[end+1] += v.Bytes()
 		}
 		live += m.own
-		m.bytes = live
+		m.live = live
 		k, _ := m.in.Op.(program.Kernel)
 		_, prepare := k.Planner.(gemm.Prepare)
 		if _, split := k.Planner.(gemm.ConvSplit); m.in.Plan != nil && len(m.in.Out) == 1 && (prepare || split || program.Is[program.Map](m.in.Op)) {
@@ -126,17 +126,17 @@ func newRematerializer(p *program.Program) *rematerializer {
 }
 
 // better compares candidates.
-func better(a, b *moment) int {
+func better(a, b *point) int {
 	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.in.Out[0].Bytes(), a.in.Out[0].Bytes()), a.at-b.at)
 }
 
 // max sets peak and returns the bytes in use then.
 func (r *rematerializer) max() (most int64) {
-	for _, m := range r.moments {
+	for _, m := range r.points {
 		if m.in.Plan == nil {
 			continue
 		}
-		if use := m.bytes + m.in.Plan.Scratch; use > most {
+		if use := m.live + m.in.Plan.Scratch; use > most {
 			most, r.peak = use, m
 		}
 	}
@@ -150,9 +150,9 @@ func (r *rematerializer) again(base *program.Value) (first int, ok bool) {
 	return k, k > 0 && k < len(list) && !at && !r.kept[base]
 }
 
-// find returns the index of a moment in the readers of a base, or of the first one after it.
-func (r *rematerializer) find(base *program.Value, m *moment) (k int, found bool) {
-	return slices.BinarySearchFunc(r.readers[base], m, func(a, b *moment) int { return a.at - b.at })
+// find returns the index of a point in the readers of a base, or of the first one after it.
+func (r *rematerializer) find(base *program.Value, m *point) (k int, found bool) {
+	return slices.BinarySearchFunc(r.readers[base], m, func(a, b *point) int { return a.at - b.at })
 }
 
 // choose returns the value to compute again, or nil.
@@ -189,13 +189,13 @@ func (r *rematerializer) repeat(v *program.Value) {
 	def := *v.Def
 	def.In, def.Out = slices.Clone(def.In), nil
 	to := r.p.NewValue(&def, v.Name, v.Type)
-	m := &moment{in: &def, at: first.at, bytes: first.bytes - first.own, own: from.own, score: from.score}
+	m := &point{in: &def, at: first.at, live: first.live - first.own, own: from.own, score: from.score}
 	r.of[&def] = m
-	for _, other := range r.moments[early[k-1].at+1 : first.at] {
-		other.bytes -= v.Bytes()
+	for _, other := range r.points[early[k-1].at+1 : first.at] {
+		other.live -= v.Bytes()
 	}
-	r.moments = slices.Insert(r.moments, first.at, m)
-	for _, other := range r.moments[m.at+1:] {
+	r.points = slices.Insert(r.points, first.at, m)
+	for _, other := range r.points[m.at+1:] {
 		other.at++
 	}
 	at, _ := slices.BinarySearchFunc(r.candidates, m, better)
@@ -228,7 +228,7 @@ func (r *rematerializer) finish() {
 		return
 	}
 	instrs := r.p.Instrs
-	r.p.Instrs = make([]*program.Instr, 0, len(r.moments))
+	r.p.Instrs = make([]*program.Instr, 0, len(r.points))
 	var add func(in *program.Instr)
 	add = func(in *program.Instr) {
 		for _, b := range r.before[in] {
