@@ -12,33 +12,23 @@ import (
 
 // Recover calls f and returns its error. A panic of f becomes an error that begins with what, the name
 // of the code that is called. If the line that panicked is one of Stheno, the error says so as that of [Own] does.
-func Recover(what string, f func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = panicked(what, r, false)
-		}
-	}()
-	return f()
-}
+func Recover(what string, f func() error) error { return call(what, false, f) }
 
 // Own is Recover for code of Stheno. If the line that panicked is not in another module, Gorgonia's excepted, the error calls the panic a fault of Stheno and says what to report.
-func Own(what string, f func() error) (err error) {
+func Own(what string, f func() error) error { return call(what, true, f) }
+
+func call(what string, gorgonia bool, f func() error) (err error) {
 	defer func() {
-		if r := recover(); r != nil {
-			err = panicked(what, r, true)
+		r := recover()
+		if r == nil {
+			return
+		}
+		err = fmt.Errorf("%s panicked: %v", what, r)
+		if lines, own := stack(gorgonia); own {
+			err = fmt.Errorf("%w, at %s. This is a fault of Stheno: please report this message, with the program that makes the graph, at https://github.com/stheno-ml/stheno/issues", err, lines)
 		}
 	}()
 	return f()
-}
-
-// panicked returns the error for a recovered panic. It is called by the deferred function.
-func panicked(what string, r any, gorgonia bool) error {
-	err := fmt.Errorf("%s panicked: %v", what, r)
-	lines, own := stack(gorgonia)
-	if own {
-		err = fmt.Errorf("%w, at %s. This is a fault of Stheno: please report this message, with the program that makes the graph, at https://github.com/stheno-ml/stheno/issues", err, lines)
-	}
-	return err
 }
 
 // stack returns the lines of the code that panicked and of its callers, innermost first, up to the call of this package. It also reports whether the
@@ -46,7 +36,7 @@ func panicked(what string, r any, gorgonia bool) error {
 func stack(gorgonia bool) (lines string, own bool) {
 	const module, most = "github.com/stheno-ml/stheno/", 8
 	pcs := make([]uintptr, 64)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)]) // from the function that panicked on, after functions of package runtime
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // from the function that panicked on, after functions of package runtime
 	var list []string
 	decided := false
 	for more := true; more && len(list) < most; {

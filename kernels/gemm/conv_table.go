@@ -180,8 +180,8 @@ func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 						return v.launchForm(form, p, dev, args)
 					}
 					empty := *p
-					if ok, err := v.depthwise(p, dev); ok && err == nil && launchable(p, dev) {
-						return nil
+					if ok, err := v.depthwise(p, dev); ok && !v.refused(p, err, dev) {
+						return err
 					}
 					*p = empty
 					return v.launch(p, dev, args)
@@ -222,6 +222,11 @@ func (v Conv) huge() bool {
 	return steps*float64(max(sizes[ConvOutput], sizes[ConvImages], sizes[ConvFilters])) >= most || max(v.Images, v.Channels, v.Filters) >= many
 }
 
+// refused reports whether a method of a huge convolution has no plan, or launches that a device cannot make.
+func (v Conv) refused(p *kernels.Plan, err error, dev kernels.Device) bool {
+	return v.huge() && (err != nil || !launchable(p, dev))
+}
+
 // choose returns the method that takes the least time by the model, of huge convolutions one whose launches a GPU can make. There may be none.
 func (v Conv) choose(dev kernels.Device) (best convMethod) {
 	check := v.huge()
@@ -230,7 +235,7 @@ func (v Conv) choose(dev kernels.Device) (best convMethod) {
 			continue
 		}
 		if check {
-			if p, err := v.planBy(m); err != nil || !launchable(p, dev) {
+			if p, err := v.planBy(m); v.refused(p, err, dev) {
 				continue
 			}
 		}
@@ -289,8 +294,10 @@ func ConvCandidates(v Conv, dev kernels.Device) (map[string]ConvCandidate, error
 	list, chosen := map[string]ConvCandidate{}, v.choose(dev).name
 	for m := range v.methods(dev) {
 		p, err := v.planBy(m)
-		if err != nil || !launchable(p, dev) {
+		if v.refused(p, err, dev) {
 			continue
+		} else if err != nil {
+			return nil, err
 		}
 		list[m.name] = ConvCandidate{p, m.us, m.name == chosen}
 	}
