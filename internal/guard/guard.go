@@ -31,9 +31,12 @@ func Own(what string, f func() error) (err error) {
 	return f()
 }
 
-// panicked returns the error for a recovered panic. It is called by the deferred function.
+// panicked returns the error for a recovered panic, which wraps an error that the code panicked with. It is called by the deferred function.
 func panicked(what string, r any, gorgonia bool) error {
 	err := fmt.Errorf("%s panicked: %v", what, r)
+	if cause, is := r.(error); is {
+		err = fmt.Errorf("%s panicked: %w", what, cause)
+	}
 	lines, own := stack(gorgonia)
 	if own {
 		err = fmt.Errorf("%w, at %s. This is a fault of Stheno: please report this message, with the program that makes the graph, at https://github.com/stheno-ml/stheno/issues", err, lines)
@@ -48,7 +51,7 @@ func stack(gorgonia bool) (lines string, own bool) {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)]) // from the function that panicked on, after functions of package runtime
 	var list []string
-	decided := false
+	library, decided := "", false
 	for more := true; more && len(list) < most; {
 		var at runtime.Frame
 		at, more = frames.Next()
@@ -56,15 +59,23 @@ func stack(gorgonia bool) (lines string, own bool) {
 			break
 		}
 		if len(list) == 0 && strings.HasPrefix(at.Function, "runtime.") {
+			library = path.Dir(path.Dir(at.File))
 			continue
 		}
-		first, _, _ := strings.Cut(at.Function, "/")
-		if again := strings.HasPrefix(at.Function, module+"kernels.Parallel"); !decided && !again && (first == "main" || strings.Contains(first, ".") && first != at.Function) {
-			decided, own = true, strings.HasPrefix(at.Function, module) && !strings.HasSuffix(at.File, "_test.go") || gorgonia && first == "gorgonia.org"
+		if again := strings.HasPrefix(at.Function, module+"kernels.Parallel"); !decided && !again && !standard(at, library) {
+			decided, own = true, strings.HasPrefix(at.Function, module) && !strings.HasSuffix(at.File, "_test.go") || gorgonia && strings.HasPrefix(at.Function, "gorgonia.org/")
 		}
 		list = append(list, fmt.Sprintf("%s:%d", path.Join(path.Base(path.Dir(at.File)), path.Base(at.File)), at.Line))
 	}
 	return strings.Join(list, ", "), own
+}
+
+// standard reports whether a line is of the standard library: its file is in the folder of its package there. Names alone do not tell main or app/model from packages of
+// the library. In a program built with -trimpath, whose library is ".", files do not either, and no line is known to be of the library.
+func standard(at runtime.Frame, library string) bool {
+	name := strings.LastIndex(at.Function, "/") + 1
+	name += max(strings.Index(at.Function[name:], "."), 0)
+	return library != "." && at.File == path.Join(library, at.Function[:name], path.Base(at.File))
 }
 
 // IsNil reports whether x is nil, or an interface that holds a nil pointer, map, slice,
