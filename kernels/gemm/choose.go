@@ -295,7 +295,7 @@ func (c *candidate) launchable(x *problem, d cut) bool {
 	if batch*max(m*n, m*k, k*n) < huge || x.dev.Kind == kernels.CPU {
 		return true
 	}
-	p := &kernels.Plan{}
+	p := newPlan(x.Product)
 	c.emit(p, x, d)
 	return launchable(p, x.dev)
 }

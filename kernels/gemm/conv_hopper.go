@@ -141,7 +141,7 @@ func (v Conv) TakesChannelsLast(dev kernels.Device) bool {
 	for i, x := range w.planes {
 		ok = ok && !(w.last[i] && (x.Rows%8 > 0 || x.Count*x.Rows*x.Cols > 1<<30))
 	}
-	return ok && w.fit(v.form(), dev) && !(v.last(v.Result) && w.filters%8 > 0)
+	return ok && w.fit(v.form(), dev) && !(v.last(v.Result) && w.filters%8 > 0) && (!v.huge() || v.choose(dev).emit != nil)
 }
 
 // windows returns how outputs of an axis meet images, phases how images meet outputs.
@@ -306,7 +306,7 @@ func (v Conv) Prepares(dev kernels.Device) (x PrepareFilters, ok bool) {
 	}
 	prepared := v
 	prepared.Prepared = true
-	if prepared.choose(dev).us >= v.choose(dev).us {
+	if m := prepared.choose(dev); m.emit == nil || m.us >= v.choose(dev).us {
 		return x, false
 	}
 	return v.prepares(), true

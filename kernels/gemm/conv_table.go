@@ -215,11 +215,16 @@ func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 	}
 }
 
+// huge reports whether launches of a method may have more blocks or larger numbers than a GPU can: of many elements, also counting those that strides and dilations pass over.
+func (v Conv) huge() bool {
+	const most, many = 1 << 31, 1 << 20 // elements; images, channels or filters, of which an axis of a grid has fewer
+	sizes, steps := v.elements(), float64(max(v.Rows.Stride, v.Rows.Dilation))*float64(max(v.Columns.Stride, v.Columns.Dilation))
+	return steps*float64(max(sizes[ConvOutput], sizes[ConvImages], sizes[ConvFilters])) >= most || max(v.Images, v.Channels, v.Filters) >= many
+}
+
 // choose returns the method that takes the least time by the model, of huge convolutions one whose launches a GPU can make. There may be none.
 func (v Conv) choose(dev kernels.Device) (best convMethod) {
-	const huge, many = 1 << 31, 1 << 20 // elements; images, channels or filters, of which an axis of a grid has fewer
-	sizes := v.elements()
-	check := max(sizes[ConvOutput], sizes[ConvImages], sizes[ConvFilters]) >= huge || max(v.Images, v.Channels, v.Filters) >= many
+	check := v.huge()
 	for m := range v.methods(dev) {
 		if best.emit != nil && m.us >= best.us {
 			continue

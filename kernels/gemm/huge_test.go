@@ -169,3 +169,68 @@ func TestParts(t *testing.T) {
 		}
 	}
 }
+
+// Products and convolutions have launches that a GPU can make with operands in each form that they offer to read, also huge ones.
+func TestHugeForms(t *testing.T) {
+	r := testutil.Random(t)
+	size := func(most ...float64) int64 {
+		return int64(math.Exp(r.Float64() * math.Log(most[r.IntN(len(most))]+1)))
+	}
+	axis := func() ConvAxis {
+		return ConvAxis{In: size(3, 300, 1<<20), Size: size(1, 9), Stride: size(1, 3, 1000), Dilation: size(1, 2, 1000)}
+	}
+	const cases, want = 60000, 20
+	counts := map[string]int{}
+	check := func(kind string, huge bool, x kernels.Planner, dev kernels.Device) {
+		plan, err := x.Plan(dev)
+		if err == nil {
+			err = plan.Check(dev)
+		}
+		if err != nil {
+			t.Errorf("%s: %+v on %s: %v", kind, x, dev.Name, err)
+		}
+		if huge {
+			counts[kind]++
+		}
+	}
+	for range cases {
+		dev := productDevices[r.IntN(len(productDevices))]
+		p := Product{Dtype: kernels.Float32, Batch: size(1, 40), M: 8 * size(1<<17), N: 8 * size(1<<17), K: 8 * size(1<<10), Round: kernels.Precision(r.IntN(4))}
+		p.A.Trans, p.B.Trans = r.IntN(2) == 0, r.IntN(2) == 0
+		if f, _ := p.Wants(dev); f != Plain {
+			huge := p.Batch*max(p.M*p.N, p.M*p.K, p.K*p.N) >= 1<<31
+			p.A.Form, p.B.Form = f, f
+			check(f.String(), huge, p, dev)
+			if also, ok := p.AlsoIn(f, dev); ok {
+				check("also", huge, also, dev)
+			}
+		}
+		v := Conv{Dtype: kernels.Float32, Images: size(1, 256, 1<<20), Channels: 8 * size(1, 32, 1<<20), Filters: 8 * size(1, 32, 1<<20), Groups: 1, Rows: axis(), Columns: axis(), Round: p.Round, Result: ConvResult(r.IntN(3))}
+		if r.IntN(3) == 0 { // strides that pass over most of an image
+			v.Images, v.Rows.Size, v.Columns.Size, v.Result = 1, 1, 1, ConvImages
+		}
+		if v.check(dev) != nil {
+			continue
+		}
+		if _, ok := v.Prepares(dev); ok {
+			given := v
+			given.Prepared = true
+			check("prepared", v.huge(), given, dev)
+		}
+		last := v
+		if last.ChannelsLast[r.IntN(2)] = true; last.check(dev) == nil && last.TakesChannelsLast(dev) {
+			check("channels last", v.huge(), last, dev)
+		}
+		for i, s := range v.Splits(dev) {
+			if given := v; s != (ConvSplit{}) {
+				given.Split[i] = true
+				check("splits", v.huge(), given, dev)
+			}
+		}
+	}
+	for _, kind := range []string{"TF32", "BF16", "F16", "planes", "also", "prepared", "channels last", "splits"} {
+		if counts[kind] < want {
+			t.Errorf("got the huge ones %v, want %d or more of %s", counts, want, kind)
+		}
+	}
+}

@@ -310,9 +310,6 @@ func (p Product) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		return nil, err
 	}
 	plan := newPlan(p)
-	if p.Also != Plain {
-		plan.Parts, plan.Out = arith.LayOut([]int64{plan.Out, plan.Out / 2})
-	}
 	if plan.Out > 0 {
 		x := p.problem(dev)
 		c, as, d := choose(x)
@@ -383,6 +380,9 @@ func newPlan(p Product) *kernels.Plan {
 	}
 	if p.C != Plain {
 		plan.Out /= 2
+	}
+	if p.Also != Plain {
+		plan.Parts, plan.Out = arith.LayOut([]int64{plan.Out, plan.Out / 2})
 	}
 	if p.rounded() {
 		for i, x := range p.Prepares(Form(p.Round)) {
