@@ -11,7 +11,7 @@ import (
 )
 
 // Recover calls f and returns its error. A panic of f becomes an error that begins with what, the name
-// of the code that is called. If the line that panicked is one of Stheno, the error says so as that of [Own] does.
+// of the code that is called, and wraps an error that f panicked with. If the line that panicked is one of Stheno, the error says so as that of [Own] does.
 func Recover(what string, f func() error) error { return call(what, false, f) }
 
 // Own is Recover for code of Stheno. If the line that panicked is not in another module, Gorgonia's excepted, the error calls the panic a fault of Stheno and says what to report.
@@ -24,6 +24,9 @@ func call(what string, gorgonia bool, f func() error) (err error) {
 			return
 		}
 		err = fmt.Errorf("%s panicked: %v", what, r)
+		if cause, is := r.(error); is {
+			err = fmt.Errorf("%s panicked: %w", what, cause)
+		}
 		if lines, own := stack(gorgonia); own {
 			err = fmt.Errorf("%w, at %s. This is a fault of Stheno: please report this message, with the program that makes the graph, at https://github.com/stheno-ml/stheno/issues", err, lines)
 		}
@@ -38,7 +41,7 @@ func stack(gorgonia bool) (lines string, own bool) {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // from the function that panicked on, after functions of package runtime
 	var list []string
-	decided := false
+	library, decided := "", false
 	for more := true; more && len(list) < most; {
 		var at runtime.Frame
 		at, more = frames.Next()
@@ -46,15 +49,23 @@ func stack(gorgonia bool) (lines string, own bool) {
 			break
 		}
 		if len(list) == 0 && strings.HasPrefix(at.Function, "runtime.") {
+			library = path.Dir(path.Dir(at.File))
 			continue
 		}
-		first, _, _ := strings.Cut(at.Function, "/")
-		if again := strings.HasPrefix(at.Function, module+"kernels.Parallel"); !decided && !again && (first == "main" || strings.Contains(first, ".") && first != at.Function) {
-			decided, own = true, strings.HasPrefix(at.Function, module) && !strings.HasSuffix(at.File, "_test.go") || gorgonia && first == "gorgonia.org"
+		if again := strings.HasPrefix(at.Function, module+"kernels.Parallel"); !decided && !again && !standard(at, library) {
+			decided, own = true, strings.HasPrefix(at.Function, module) && !strings.HasSuffix(at.File, "_test.go") || gorgonia && strings.HasPrefix(at.Function, "gorgonia.org/")
 		}
 		list = append(list, fmt.Sprintf("%s:%d", path.Join(path.Base(path.Dir(at.File)), path.Base(at.File)), at.Line))
 	}
 	return strings.Join(list, ", "), own
+}
+
+// standard reports whether a line is of the standard library: its file is in the folder of its package there. Names alone do not tell main or app/model from packages of
+// the library. In a program built with -trimpath, whose library is ".", files do not either, and no line is known to be of the library.
+func standard(at runtime.Frame, library string) bool {
+	name := strings.LastIndex(at.Function, "/") + 1
+	name += max(strings.Index(at.Function[name:], "."), 0)
+	return library != "." && at.File == path.Join(library, at.Function[:name], path.Base(at.File))
 }
 
 // IsNil reports whether x is nil, or an interface that holds a nil pointer, map, slice,
