@@ -6,8 +6,9 @@
 // the one before is multiplied. Lanes split elements of A in registers, from which wgmma reads them. Tensor cores truncate, so they accumulate 16 terms, low products first; an addition that
 // rounds adds these to the sums. Sums of chunks of K are added by another launch, see matmul.cu; batches of few rows and columns are those of matmul_inner.cu.
 //
-// Below 2^-104 x1 loses bits, up to 2^-136, and an infinite element has none. A warp that finds such elements, or sums that are not finite, looks at its 16 rows of A. A row with a NaN is NaN. If
-// other sums are not finite, or so small that the lost bits count, it computes the rows again, by FMA.
+// Below 2^-104 x1 loses bits, up to 2^-136, and an infinite element of A has none. A warp that finds such an element in a row of A, or a sum that is not finite, looks at the row. One with a NaN is
+// NaN. With an infinite element its sums are those of the infinite terms. If other sums are not finite, or so small that the lost bits count, the warp computes its 16 rows again, by FMA.
+// An infinite element of B is x1, beside a finite x0 of its sign: so no term of a finite row is 0 times infinity where it should not be.
 //
 // Bound: the issue of instructions, a half of them for copies, splits and stores.
 //stheno:targets sm_90a ptx
@@ -48,13 +49,13 @@ PRODUCT(32, "64", "32", "33", "34", "35", "36", "37")
 PRODUCT(48, "96", "48", "49", "50", "51", "52", "53")
 PRODUCT(64, "128", "64", "65", "66", "67", "68", "69")
 
-// split splits x. The tensor cores ignore the bits of low that TF32 has not. low is not finite where x is not, or where high is infinite.
+// split splits x. The tensor cores ignore the bits of low that TF32 has not. low is not finite where x or high is not.
 __device__ __forceinline__ void split(float x, u32& high, u32& low) {
     high = (__float_as_uint(x) + 0x1000) & 0xffffe000;
     low = __float_as_uint(x - __uint_as_float(high));
 }
 
-constexpr float LARGE = 1.7e38f; // larger elements may round to infinity
+constexpr u32 INFINITE = 0x7f800000; // the bits of infinity; those of NaN are larger
 constexpr u32 LEAST = (127 - 104) << 24; // 2^-104 without its sign
 __device__ __forceinline__ u32 size(float x) { return 2 * __float_as_uint(x) - 1; } // 0 gives the largest number
 
@@ -132,27 +133,29 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll 1
     for (int i = 0; i < SLOTS - 1; i++) fetch();
 
-    __shared__ int largest; // of B
+    __shared__ u32 largest;         // of B's finite elements
+    __shared__ u32 special[N / 32]; // columns of B with others
     if (t == 0) largest = 0;
+    if (t < N / 32) special[t] = 0;
     arrived<SLOTS - 1>(); // B
     __syncthreads();
     bool tiny = false;
-    int most = 0;
+    u32 most = 0;
 #pragma unroll 1
     for (int i = t; i < plane / 4; i += blockDim.x) {
         float4* const at = reinterpret_cast<float4*>(bs) + i;
         const float4 v = at[plane / 4];
         const float x[4] = {v.x, v.y, v.z, v.w};
-        float high[4], low[4];
+        float high[4], low[4]; // their sum is x
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const bool splits = fabsf(x[e]) <= LARGE;
+            const u32 bits = __float_as_uint(fabsf(x[e]));
+            const bool finite = bits < INFINITE;
             tiny |= size(x[e]) < LEAST - 1;
-            most = max(most, __float_as_int(fabsf(x[e])));
-            u32 part[2];
-            split(x[e], part[0], part[1]);
-            high[e] = splits ? __uint_as_float(part[0]) : x[e]; // their sum is x
-            low[e] = splits ? __uint_as_float(part[1]) : 0;
+            if (finite) most = max(most, bits);
+            else atomicOr(&special[i % (QUAD / 16) / 32], 1u << i % (QUAD / 16) % 32);
+            high[e] = copysignf(finite ? __uint_as_float(min((bits + 0x1000) & 0xffffe000, 0x7f7fe000)) : 0x1p-100f, x[e]);
+            low[e] = x[e] - high[e];
         }
         at[0] = make_float4(high[0], high[1], high[2], high[3]);
         at[plane / 4] = make_float4(low[0], low[1], low[2], low[3]);
@@ -160,7 +163,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
     most = __reduce_max_sync(0xffffffff, most);
     if (lane == 0) atomicMax(&largest, most);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    const bool inexact = __syncthreads_or(tiny || most > __float_as_int(LARGE));
+    const bool inexact = __syncthreads_or(tiny);
     const u64 high = (u64)((shared_address(bs) & 0x3ffff) >> 4) | (u64)(QUAD >> 4) << 16 | (u64)(128 >> 4) << 32; // wgmma's descriptor of the first 8 terms
     const u64 low = high + (plane >> 2);
     const int from = g * 32 + (q * 4 ^ placeA(g)); // of rows g and g + 8, four terms of 16
@@ -168,7 +171,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll 1
     for (; row - warp % 4 * 16 < m; row += step) {
         float sum[N / 2];
-        u32 least = 0xffffffff;
+        u32 least[2] = {0xffffffff, 0xffffffff}; // of rows row + g and row + g + 8
 #pragma unroll
         for (int i = 0; i < N / 2; i++) sum[i] = 0;
         u64 by = 0;
@@ -192,7 +195,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
                     split(v[i % 2][i / 2], x[0][i / 4][i % 4], x[1][i / 4][i % 4]);
-                    least = min(least, size(v[i % 2][i / 2]));
+                    least[i % 2] = min(least[i % 2], size(v[i % 2][i / 2]));
                 }
                 float some[N / 2];
                 pin(some);
@@ -214,31 +217,59 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
         float check = 0; // or NaN
 #pragma unroll
         for (int i = 0; i < N / 2; i++) check = fmaf(sum[i], 0, check);
-        if (row < m && __any_sync(0xffffffff, check != 0 || inexact || least < LEAST - 1)) { // what a warp without rows has in shared memory does not count
-            const float* const p[2] = {a + min(row + g, m - 1) * (transA ? 1 : lda), a + min(row + g + 8, m - 1) * (transA ? 1 : lda)};
-            const i64 down = transA ? lda : 1;
-            const float mostB = __int_as_float(largest);
-            bool again = largest > __float_as_int(LARGE);
-#pragma unroll 1
-            for (int r = again ? 2 : 0; r < 2; r++) {
-                const float* const from = r == 0 ? p[0] : p[1];
-                float mostA = 0;
-                bool none = false; // NaN
-#pragma unroll 4
-                for (int l = q; l < k; l += 4) {
-                    const float x = from[l * down];
-                    mostA = fmaxf(mostA, fabsf(x)), none |= x != x;
-                }
-                for (int d = 1; d < 4; d *= 2) mostA = fmaxf(mostA, __shfl_xor_sync(0xffffffff, mostA, d)), none |= __shfl_xor_sync(0xffffffff, (int)none, d);
-                const float enough = k * (0x1p-110f * mostA + 0x1p-110f * mostB); // 2^26 times what the sum may have lost
-                if (none || mostA == 0) continue;
+        if (row < m && __any_sync(0xffffffff, check != 0 || inexact || min(least[0], least[1]) < LEAST - 1)) { // what a warp without rows has in shared memory does not count
+            const float inf = __uint_as_float(INFINITE);
+            const i64 line = transA ? 1 : lda, down = transA ? lda : 1;
+            float smallest[2] = {inf, inf}; // sum of the row, -1 if one is not finite
+            u32 specials = 0;
 #pragma unroll
-                for (int i = 0; i < N / 4; i++) {
-                    const float x = fabsf(r == 0 ? sum[i / 2 * 4 + i % 2] : sum[i / 2 * 4 + i % 2 + 2]);
-                    again |= i / 2 * 8 + i % 2 + q * 2 < n && !(x >= enough && x <= 0x1.fffffep127f);
+            for (int j = 0; j < N; j += 32) {
+                const u32 skip = (special[j / 32] | (j + 32 <= n ? 0 : ~0u << max(n - j, 0) % 32)) >> q * 2; // columns, by bit
+                specials |= special[j / 32];
+#pragma unroll
+                for (int i = 0; i < 16; i++) {
+                    const float x = fabsf(sum[j / 2 + i]);
+                    if (!(skip >> (i / 4 * 8 + i % 2) & 1)) smallest[i / 2 % 2] = fminf(smallest[i / 2 % 2], x < inf ? x : -1);
                 }
             }
-            if (__any_sync(0xffffffff, again)) {
+            u32 look[2]; // rows, each by 4 bits
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                for (int d = 1; d < 4; d *= 2) smallest[r] = fminf(smallest[r], __shfl_xor_sync(0xffffffff, smallest[r], d)), least[r] = min(least[r], __shfl_xor_sync(0xffffffff, least[r], d));
+                if (specials != 0 && least[r] < LEAST - 1) smallest[r] = -1; // x0 may be 0 there, and 0 times infinity is NaN
+                look[r] = __ballot_sync(0xffffffff, row + g + 8 * r < m && (!(smallest[r] >= 0 && smallest[r] < inf) || inexact || least[r] < LEAST - 1));
+            }
+            bool again = false;
+#pragma unroll 1
+            for (int e = 0; e < 16; e++) {
+                if (!((e < 8 ? look[0] : look[1]) >> e % 8 * 4 & 1)) continue;
+                const float sums = __shfl_sync(0xffffffff, e < 8 ? smallest[0] : smallest[1], e % 8 * 4), *const x = a + (row + e) * line;
+                u32 most = 0;
+#pragma unroll 4
+                for (int l = lane; l < k; l += 32) most = max(most, __float_as_uint(fabsf(x[l * down])));
+                most = __reduce_max_sync(0xffffffff, most);
+                const float enough = k * (0x1p-110f * __uint_as_float(most) + 0x1p-110f * __uint_as_float(largest)); // 2^26 times what the sum may have lost
+                again |= most == INFINITE ? specials != 0 : most != 0 && most < INFINITE && sums < enough;
+                if (most != INFINITE) continue;
+                float to[N / 32] = {}; // columns lane, lane + 32, ...
+#pragma unroll 1
+                for (int l0 = 0; l0 < k;) { // the next infinite element of 32 from l0 on
+                    const float v = l0 + lane < k ? x[(l0 + lane) * down] : 0;
+                    const int l = __ffs(__ballot_sync(0xffffffff, fabsf(v) == inf)) - 1;
+                    const float u = __shfl_sync(0xffffffff, v, l), *const y = bs + placeB(l0 + max(l, 0)) + lane * 4;
+                    if (l >= 0)
+#pragma unroll
+                        for (int i = 0; i < N / 32; i++) to[i] = fmaf(u, y[i * 128] + y[i * 128 + plane], to[i]);
+                    l0 += l < 0 ? 32 : l + 1;
+                }
+#pragma unroll
+                for (int i = 0; i < N / 2; i++) {
+                    const float u = __shfl_sync(0xffffffff, to[i / 16], i / 4 % 4 * 8 + i % 2 + q * 2);
+                    if (e == g + i / 2 % 2 * 8) sum[i] = u;
+                }
+            }
+            if (again) {
+                const float* const p[2] = {a + min(row + g, m - 1) * line, a + min(row + g + 8, m - 1) * line};
 #pragma unroll
                 for (int i = 0; i < N / 2; i++) sum[i] = 0;
                 const float4* const y = reinterpret_cast<const float4*>(bs) + q * 2;
