@@ -68,7 +68,8 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
     const int t = threadIdx.x, warp = __shfl_sync(0xffffffff, t / 32, 0), lane = t % 32, g = lane / 4, q = lane % 4, warps = blockDim.x / 32;
     const int terms = (k + 15) / 16 * 16, plane = terms * (QUAD / 16);
     float* const bs = reinterpret_cast<float*>(dynamic);
-    const bool pairs = columns % 8 == 0 && reinterpret_cast<unsigned long long>(c) % 8 == 0; // lanes write two columns at a time
+    const bool pairs = !transC && columns % 8 == 0 && reinterpret_cast<unsigned long long>(c) % 8 == 0; // lanes write two columns at a time
+    const bool sectors = transC && m % 8 == 0 && reinterpret_cast<unsigned long long>(c) % 32 == 0; // or 8 elements of columns
     // Lane q of 4 multiplies terms 4 q to 4 q + 3 of 16, that is q and q + 4 of 8 twice: four terms that lie side by side are those of four lanes.
     const auto placeB = [](int l) { return (l / 16 * 4 + l % 4) * (QUAD / 4) + l / 4 % 4; };
     float* const raw = bs + plane;
@@ -295,7 +296,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 }
             }
         }
-        if (epilogue.steps == 0 && transC) { // a warpgroup writes 64 rows of a column at a time: parts of a sector are slow
+        if (epilogue.steps == 0 && transC && !sectors) { // a warpgroup writes 64 rows of a column at a time: parts of a sector are slow
             constexpr int HALF = N / 2, PITCH = 65;
             float* const s = stage - warp % 4 * STAGE;
             const auto meet = [&] { asm volatile("bar.sync %0, 128;" ::"r"(warp / 4 + 1) : "memory"); };
@@ -327,6 +328,15 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll
                 for (int j = 0; j < N / 8; j++, p += 8)
                     if (j * 8 + q * 2 < n) *reinterpret_cast<float2*>(p) = make_float2(value(4 * j), value(4 * j + 1));
+                continue;
+            }
+            if (epilogue.steps == 0 && sectors) {
+                float* p = to + g + q * 2 * (i64)m;
+#pragma unroll
+                for (int j = 0; j < N / 8; j++, p += 8 * (i64)m) {
+                    if (j * 8 + q * 2 < n) p[0] = value(4 * j);
+                    if (j * 8 + q * 2 + 1 < n) p[m] = value(4 * j + 1);
+                }
                 continue;
             }
             // By way of shared memory: without an epilogue rows of all columns are one array.
