@@ -6,8 +6,8 @@
 // columns of B to registers, splits them there and multiplies six pairs of parts (mma.sync): a0 b0, and the low ones a0 b1, a1 b0, a0 b2, a1 b1, a2 b0.
 // The tensor cores truncate, so they accumulate 16 terms, low products first; an addition that rounds adds these to the sums.
 //
-// Parts lose bits of elements below 2^-104, and low products are NaN where an element is infinite. A warp that finds such elements, or very large
-// ones, among its columns or in the slice of A multiplies the slice by FMA.
+// Parts lose bits of elements below 2^-104. A warp that finds such elements, or very large ones, among its columns or in the slice of A multiplies the slice by FMA.
+// An element that is not finite is x2, beside a finite x0 of its sign: so no term is 0 times infinity where it should not be.
 //
 // Bound: six products of mma.sync, for C of up to 32 rows the memory. K is split as in matmul.cu.
 //stheno:targets sm_90a ptx
@@ -75,13 +75,15 @@ using A = Slices<BM>;
 using B = Slices<BN>;
 constexpr int PART = BM * BK / 2; // of a part of a slice of A, in words
 
+// round gives x, in the lower half, and y in BF16.
+__device__ __forceinline__ u32 round(float x, float y) {
+    u32 v;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(y), "f"(x));
+    return v;
+}
+
 // split makes the parts of x, in the lower halves, and of y.
 __device__ __forceinline__ void split(float x, float y, u32& p0, u32& p1, u32& p2) {
-    const auto round = [](float x, float y) {
-        u32 v;
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(y), "f"(x));
-        return v;
-    };
     p0 = round(x, y);
     x -= __uint_as_float(p0 << 16);
     y -= __uint_as_float(p0 & 0xffff0000);
@@ -101,6 +103,16 @@ struct Extent {
         least = min(least, 2 * __float_as_uint(x) - 1); // 0 gives the largest number
     }
     __device__ __forceinline__ bool exceeded() const { return !(fabsf(sum) <= 3.4028234664e38f) || least < LEAST - 1; }
+    // split adds x and y and makes their parts, with `special` also of ones that are not finite.
+    template <bool special> __device__ __forceinline__ void split(float x, float y, u32& p0, u32& p1, u32& p2) {
+        const bool finite[2] = {fabsf(x) <= 3.4028234664e38f, fabsf(y) <= 3.4028234664e38f};
+        const u32 rest = round(finite[0] ? 0 : x, finite[1] ? 0 : y);
+        if (special) x = finite[0] ? x : copysignf(0x1p-100f, x), y = finite[1] ? y : copysignf(0x1p-100f, y);
+        add(x);
+        add(y);
+        single::split(x, y, p0, p1, p2);
+        if (special) p2 |= rest;
+    }
 };
 
 // Block computes a tile. Terms of a slice have any order that is the same in both operands: slot j of the lanes with lane % 4 = t is term(t, j).
@@ -121,7 +133,7 @@ template <bool along> struct Block {
         for (int i = 0; i < 64; i++) sum[i / 16][i / 8 % 2][i / 4 % 2][i % 4] = 0;
     }
     // parts splits a slice of A to memory. It returns whether a lane of the warp has met elements that have no exact parts.
-    __device__ __forceinline__ bool parts(u32* to, const float* a, int rows) const {
+    template <bool special> __device__ __forceinline__ bool parts(u32* to, const float* a, int rows) const {
         Extent extent;
 #pragma unroll
         for (int row = threadIdx.x / 4; row < BM; row += THREADS / 4) {
@@ -136,11 +148,7 @@ template <bool along> struct Block {
             }
             u32 p[3][4];
 #pragma unroll
-            for (int j = 0; j < 8; j += 2) {
-                extent.add(x[j]);
-                extent.add(x[j + 1]);
-                split(x[j], x[j + 1], p[0][j / 2], p[1][j / 2], p[2][j / 2]);
-            }
+            for (int j = 0; j < 8; j += 2) extent.split<special>(x[j], x[j + 1], p[0][j / 2], p[1][j / 2], p[2][j / 2]);
 #pragma unroll
             for (int q = 0; q < 3; q++) *reinterpret_cast<uint4*>(to + q * PART + row * 16 + t * 4) = make_uint4(p[q][0], p[q][1], p[q][2], p[q][3]);
         }
@@ -169,35 +177,35 @@ template <bool along> struct Block {
             }
         }
     }
-    // multiply adds the products of a slice, with A in parts as well. flagged is whether elements of A have no exact parts.
-    __device__ __forceinline__ void multiply(const u32* parts, const float* a, const float* b, int pairs, bool flagged) {
-        u32 y[3][2][2][4]; // by part, 16 columns, 16 terms, and registers of mma.sync
+    // columns splits the warp's columns of a slice of B. It returns whether a lane has met elements that have no exact parts, or is flagged.
+    template <bool special> __device__ __forceinline__ bool columns(u32 (&y)[3][2][2][4], const float* b, bool flagged) const {
         Extent extent;
-        {
-            float x[4][8];
-            if (along) {
-#pragma unroll
-                for (int r = 0; r < 4; r++)
-#pragma unroll
-                    for (int j = 0; j < 8; j += 4) *reinterpret_cast<float4*>(x[r] + j) = *reinterpret_cast<const float4*>(b + B::place(true, column(r), 8 * t + j));
-            } else {
-#pragma unroll
-                for (int j = 0; j < 8; j++) {
-                    const float4 v = *reinterpret_cast<const float4*>(b + B::place(false, column(0), term(j)));
-                    x[0][j] = v.x, x[1][j] = v.y, x[2][j] = v.z, x[3][j] = v.w;
-                }
-            }
+        float x[4][8];
+        if (along) {
 #pragma unroll
             for (int r = 0; r < 4; r++)
 #pragma unroll
-                for (int j = 0; j < 8; j += 2) {
-                    extent.add(x[r][j]);
-                    extent.add(x[r][j + 1]);
-                    const int i = j / 2 % 2 * 2 + r % 2;
-                    split(x[r][j], x[r][j + 1], y[0][r / 2][j / 4][i], y[1][r / 2][j / 4][i], y[2][r / 2][j / 4][i]);
-                }
+                for (int j = 0; j < 8; j += 4) *reinterpret_cast<float4*>(x[r] + j) = *reinterpret_cast<const float4*>(b + B::place(true, column(r), 8 * t + j));
+        } else {
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                const float4 v = *reinterpret_cast<const float4*>(b + B::place(false, column(0), term(j)));
+                x[0][j] = v.x, x[1][j] = v.y, x[2][j] = v.z, x[3][j] = v.w;
+            }
         }
-        if (__any_sync(0xffffffff, extent.exceeded() || flagged)) {
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+#pragma unroll
+            for (int j = 0; j < 8; j += 2) {
+                const int i = j / 2 % 2 * 2 + r % 2;
+                extent.split<special>(x[r][j], x[r][j + 1], y[0][r / 2][j / 4][i], y[1][r / 2][j / 4][i], y[2][r / 2][j / 4][i]);
+            }
+        return __any_sync(0xffffffff, extent.exceeded() || flagged);
+    }
+    // multiply adds the products of a slice, with A in parts as well. flagged is whether elements of A have no exact parts.
+    __device__ __forceinline__ void multiply(const u32* parts, const float* a, const float* b, int pairs, bool flagged) {
+        u32 y[3][2][2][4]; // by part, 16 columns, 16 terms, and registers of mma.sync
+        if (columns<false>(y, b, flagged) && columns<true>(y, b, flagged)) {
             exact(a, b, pairs);
             return;
         }
@@ -250,7 +258,9 @@ template <bool along> struct Block {
             into = into == 2 ? 0 : into + 1;
             commit();
             if (i >= -1 && i + 1 < steps) {
-                const bool flag = parts(split + (i + 1) % 2 * 3 * PART, slicesA + (i + 1) % 4 * A::SIZE, rows);
+                u32* const to = split + (i + 1) % 2 * 3 * PART;
+                const float* const from = slicesA + (i + 1) % 4 * A::SIZE;
+                const bool flag = parts<false>(to, from, rows) && parts<true>(to, from, rows);
                 if (threadIdx.x % 32 == 0) reinterpret_cast<int*>(flags + (i + 1) % 2)[warp] = flag;
             }
             if (i >= 0) {
