@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"syscall"
 	"testing"
-	"time"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -79,13 +77,6 @@ func matrixOf(g *G.ExprGraph, name string) *G.Node {
 	return G.NewMatrix(g, tensor.Float32, G.WithShape(8, 8), G.WithName(name))
 }
 
-// cpuTime returns the time that the process has computed for so far, which other processes hardly change.
-func cpuTime(t *testing.T) time.Duration {
-	var u syscall.Rusage
-	testutil.Do(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // NewVM takes about eight times as long for eight times as many nodes, not sixty-four times.
 func TestCompileTime(t *testing.T) {
 	const n, times, most = 500, 8, 24
@@ -96,9 +87,9 @@ func TestCompileTime(t *testing.T) {
 				g := G.NewGraph()
 				options := append(build(g, n), OnHost())
 				runtime.GC()
-				start := cpuTime(t)
+				start := testutil.CPUTime(t)
 				vm := testutil.Get[*VM](t)(NewVM(g, options...))
-				took := cpuTime(t) - start
+				took := testutil.CPUTime(t) - start
 				testutil.Do(t, vm.Close())
 				return took.Seconds()
 			}

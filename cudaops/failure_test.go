@@ -15,6 +15,7 @@ import (
 
 	"github.com/chewxy/hm"
 	"github.com/stheno-ml/stheno/cudaops/internal/exec"
+	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -312,4 +313,24 @@ func TestIndexOutsideOfAxis(t *testing.T) {
 			t.Errorf("a constant gives the error %v", err)
 		}
 	})
+}
+
+// A panic of the compiler is an error of NewVM, which leaves the graph and the Store for the next VM.
+func TestCompilerPanics(t *testing.T) {
+	g, s := G.NewGraph(), NewStore()
+	w := G.NewVector(g, tensor.Float64, G.WithName("w"), G.WithShape(2), G.WithValue(vector(1, 2)))
+	testutil.Get[*G.Node](t)(G.Tanh(w))
+	panics := func(c *config) {
+		c.passes = func(*program.Program, passes.Target, func(string, *program.Program) error) error {
+			_ = kernels.CeilDiv(1, 0)
+			return nil
+		}
+	}
+	for _, opts := range [][]Option{{OnHost(), panics}, {OnHost(), panics, In(s, w)}} {
+		_, err := NewVM(g, opts...)
+		if want := "cudaops: the compiler panicked: runtime error: integer divide by zero, at kernels/plan.go:"; err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got the error %v, want %s", err, want)
+		}
+		testutil.Do(t, testutil.Get[*VM](t)(NewVM(g, opts[0], In(s, w))).RunAll())
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/passes"
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/hostblas"
 	"github.com/stheno-ml/stheno/internal/hostmem"
 	"github.com/stheno-ml/stheno/kernels"
@@ -273,7 +274,8 @@ func (vm *VM) build(b exec.Backend) (err error) {
 	if err := hostmem.Check(int64(vm.config.ranksOrOne()) * exec.OnHost(graph.Program, b.Device())); err != nil {
 		return fmt.Errorf("memory for the graph's values on the host: %w", err)
 	}
-	e, err := vm.executable(graph.Program, b, peers)
+	var e *exec.Executable
+	err = guard.Own("the start of the program", func() (err error) { e, err = vm.executable(graph.Program, b, peers); return err })
 	if err != nil {
 		return err
 	}
@@ -342,8 +344,13 @@ func (vm *VM) mend() error {
 	return vm.rebuild()
 }
 
-// compile lowers the graph and runs the passes.
-func (vm *VM) compile(watch func(pass string, p *program.Program) error) (*lower.Graph, error) {
+// compile lowers the graph and runs the passes. A panic in them is an error.
+func (vm *VM) compile(watch func(pass string, p *program.Program) error) (graph *lower.Graph, err error) {
+	err = guard.Own("the compiler", func() (err error) { graph, err = vm.compileUnguarded(watch); return err })
+	return graph, err
+}
+
+func (vm *VM) compileUnguarded(watch func(pass string, p *program.Program) error) (*lower.Graph, error) {
 	wanted := vm.config.wants()
 	wanted.Train, wanted.Shared = vm.trainer.lowered(), vm.params.shared()
 	if vm.graph != nil {

@@ -12,6 +12,9 @@ type argField struct {
 	small bool  // an int32
 }
 
+// tooLarge is an argument that a kernel reads in 32 bits and that is larger. Go bodies read it in 64; for a GPU it is an error of [Launch.Check].
+type tooLarge int64
+
 var argFields sync.Map // []argField by reflect.Type
 
 // fieldsOf returns the arguments that a value of a type is flattened into.
@@ -74,6 +77,8 @@ func flatten(args []any) (flat []any) {
 		}
 		for _, f := range fieldsOf(v.Type()) {
 			switch x := f.of(v); {
+			case f.small && x.Kind() == reflect.Int64 && x.Int() != int64(int32(x.Int())):
+				flat = append(flat, tooLarge(x.Int()))
 			case f.small && x.Kind() == reflect.Int64:
 				flat = append(flat, int32(x.Int()))
 			case x.Kind() == reflect.Bool && x.Bool():
@@ -127,6 +132,8 @@ func (c Call) unflatten(typed any) any {
 				to.SetInt(int64(a))
 				continue
 			}
+		case tooLarge:
+			from = int64(a)
 		}
 		if got := reflect.TypeOf(from); got == nil || !got.AssignableTo(to.Type()) {
 			panic(fmt.Sprintf("argument %d is a %T, the Go body takes a %v", i, from, to.Type()))

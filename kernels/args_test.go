@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -37,4 +38,26 @@ func TestArgs(t *testing.T) {
 		}
 	}()
 	Args[struct{ N int64 }](Call{Launch: l})
+}
+
+// A number beyond the 32 bits that a kernel reads is whole on the host, and an error for a GPU.
+func TestLargeArgs(t *testing.T) {
+	type arguments struct {
+		N    int64 `arg:"int32"`
+		Size int64
+	}
+	for n, fits := range map[int64]bool{1<<31 - 1: true, -1 << 31: true, 1 << 31: false, 1 << 32: false, -1<<31 - 1: false, 1 << 62: false} {
+		p := Plan{Out: 8}
+		l := p.Launch(&Kernel{Entry: "k"}, 1, 1, arguments{n, 1 << 40})
+		if got := Args[arguments](Call{Launch: l}); got.N != n || got.Size != 1<<40 {
+			t.Errorf("got %+v, want %d and 2^40", got, n)
+		}
+		if err := p.Check(HostDevice()); err != nil {
+			t.Errorf("%d on the host: %v", n, err)
+		}
+		err := p.Check(Device{Major: 9, SMs: 132})
+		if want := "argument 0: got"; fits && err != nil || !fits && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d on a GPU: got the error %v, want one with %q: %v", n, err, want, !fits)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -22,15 +23,25 @@ func (p *Plan) Check(dev Device) error {
 		if l.Kernel == nil {
 			return fmt.Errorf("launch %d of the plan has no kernel", i)
 		}
-		err := p.checkArgs(l)
-		if err == nil && dev.Kind == GPU { // the host runs any grid
-			err = cmp.Or(l.checkExtents(0), l.checkShared(dev), l.checkCluster(dev))
-		}
-		if err != nil {
+		if err := cmp.Or(p.checkArgs(l), l.Check(dev)); err != nil {
 			return fmt.Errorf("launch %d of the plan, %s: %w", i, l.Kernel.Entry, err)
 		}
 	}
 	return nil
+}
+
+// Check returns an error if a GPU cannot make the launch: if it has more blocks, threads or shared memory than the device allows, or arguments beyond 32 bits where
+// the kernel reads 32. The host makes any launch.
+func (l *Launch) Check(dev Device) error {
+	if dev.Kind != GPU {
+		return nil
+	}
+	for i, a := range l.Args {
+		if n, large := a.(tooLarge); large {
+			return fmt.Errorf("argument %d: got %d, want %d to %d", i, n, math.MinInt32, math.MaxInt32)
+		}
+	}
+	return cmp.Or(l.checkExtents(0), l.checkShared(dev), l.checkCluster(dev))
 }
 
 // checkSizes returns an error if operands have no sizes.
@@ -68,7 +79,7 @@ func (p *Plan) checkArgs(l *Launch) error {
 			err = p.checkRef(a)
 		case TensorMap:
 			err = p.checkTensorMap(a)
-		case int32, int64, float32, float64:
+		case int32, int64, float32, float64, tooLarge:
 		default:
 			err = fmt.Errorf("got a %T, want a Ref, TensorMap, int32, int64, float32 or float64", a)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/stheno-ml/stheno/cudaops"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
 	"github.com/stheno-ml/stheno/internal/guard"
+	"github.com/stheno-ml/stheno/internal/values"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -145,6 +146,14 @@ func (s *Scope) fail(format string, args ...any) *Scope {
 func (s *Scope) Keep(n *G.Node, err error) *G.Node {
 	if err != nil {
 		s.fail("%w", err)
+	}
+	if n != nil {
+		of, _ := internal.ElementType(n)
+		if dt, known := values.Dtype(of); known {
+			if _, err := values.Size(dt, n.Shape()); err != nil {
+				s.fail("%s: %w", internal.Name(n), err)
+			}
+		}
 	}
 	if !s.ok() {
 		return nil

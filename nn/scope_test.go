@@ -60,7 +60,10 @@ func TestErrors(t *testing.T) {
 			s.Input("in.weight", tensor.Float32, 4, 4)
 			return nn.Linear(s.At("in").Tied(), x, 4)
 		},
-		"nn: fc: Linear got the option Stride, want one of NoBias":               func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc"), x, 4, nn.Stride(2)) },
+		"nn: fc: Linear got the option Stride, want one of NoBias": func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Linear(s.At("fc"), x, 4, nn.Stride(2)) },
+		"got float32 of shape (1099511627776, 256), want at most": func(s *nn.Scope, _, _ *G.Node) *G.Node {
+			return nn.Linear(s, s.Input("huge", tensor.Float32, 1<<40, 1), 256)
+		},
 		"nn: c: Conv2d got shape (5, 4), want (batch, channels, height, width)":  func(s *nn.Scope, x, _ *G.Node) *G.Node { return nn.Conv2d(s.At("c"), x, 4, 3) },
 		"nn: c: Conv2d got 3 channels for 3 in 0 groups and windows of 3, want":  func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 3, 3, nn.Groups(0)) },
 		"nn: c: Conv2d got 3 channels for 4 in 3 groups and windows of 3, want":  func(s *nn.Scope, _, image *G.Node) *G.Node { return nn.Conv2d(s.At("c"), image, 4, 3, nn.Groups(3)) },

@@ -3,6 +3,7 @@ package gemm
 import (
 	"cmp"
 	"math/bits"
+	"slices"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
@@ -276,7 +277,7 @@ func (x problem) first() (best *candidate, as problem, d cut) {
 			if prepared != Plain && c.form != prepared || !c.can(&turned) || prepared == Plain && !c.pays(&turned) {
 				continue
 			}
-			if got, ok := c.cut(c, &turned); ok && (best == nil || got.us < d.us) {
+			if got, ok := c.cut(c, &turned); ok && (best == nil || got.us < d.us) && c.launchable(&turned, got) {
 				best, as, d = c, turned, got
 			}
 		}
@@ -285,6 +286,23 @@ func (x problem) first() (best *candidate, as problem, d cut) {
 		}
 	}
 	return best, as, d
+}
+
+// launchable reports whether a GPU can make the launches of a cut: their blocks and the numbers that kernels read in 32 bits are not too many. Those of fewer elements never are.
+func (c *candidate) launchable(x *problem, d cut) bool {
+	const huge = 1 << 31
+	batch, m, n, k := float64(x.Batch), float64(x.M), float64(x.N), float64(x.K)
+	if batch*max(m*n, m*k, k*n) < huge || x.dev.Kind == kernels.CPU {
+		return true
+	}
+	p := &kernels.Plan{}
+	c.emit(p, x, d)
+	return launchable(p, x.dev)
+}
+
+// launchable reports whether a device can make the launches of a plan.
+func launchable(p *kernels.Plan, dev kernels.Device) bool {
+	return !slices.ContainsFunc(p.Launches, func(l kernels.Launch) bool { return l.Check(dev) != nil })
 }
 
 // oriented returns the orientation of a problem that the kernel computes.

@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
@@ -110,14 +111,14 @@ func (v Conv) check(dev kernels.Device) error {
 	}
 	for _, n := range []int64{v.Images, v.Channels, v.Filters, v.Groups} {
 		if n < 1 || n > most {
-			return fmt.Errorf("want 1 to %d images, channels, filters and groups", most)
+			return fmt.Errorf("got %d images, %d channels, %d filters and %d groups, want 1 to %d of each", v.Images, v.Channels, v.Filters, v.Groups, most)
 		}
 	}
 	if v.Result < ConvOutput || v.Result > ConvFilters {
 		return fmt.Errorf("got %v, want ConvOutput, ConvImages or ConvFilters", v.Result)
 	}
 	if v.Channels%v.Groups != 0 || v.Filters%v.Groups != 0 {
-		return fmt.Errorf("want channels and filters that the groups divide")
+		return fmt.Errorf("got %d channels, %d filters and %d groups, want channels and filters that the groups divide", v.Channels, v.Filters, v.Groups)
 	}
 	if dev.SMs < 1 {
 		return fmt.Errorf("got a device of %d SMs, want 1 or more", dev.SMs)
@@ -140,7 +141,7 @@ func (v Conv) check(dev kernels.Device) error {
 		n := int64(1)
 		for _, s := range x.sizes {
 			if n *= s; n > most {
-				return fmt.Errorf("got more than %d %s", most, x.name)
+				return fmt.Errorf("got %d %s, want a product of at most %d", x.sizes, x.name, most)
 			}
 		}
 	}
@@ -243,7 +244,11 @@ func (v Conv) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	if err := v.check(dev); err != nil {
 		return nil, fmt.Errorf("kernels: %v: %w", v, err)
 	}
-	return v.planBy(v.choose(dev))
+	m := v.choose(dev)
+	if m.emit == nil {
+		return nil, fmt.Errorf("kernels: %v: no kernel for %s computes it in launches of at most %d blocks and images of at most as many elements", v, dev.Name, math.MaxInt32)
+	}
+	return v.planBy(m)
 }
 
 // planBy returns the launches of a method.

@@ -179,9 +179,11 @@ func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 					if !v.filterEach() {
 						return v.launchForm(form, p, dev, args)
 					}
-					if ok, err := v.depthwise(p, dev); ok {
-						return err
+					empty := *p
+					if ok, err := v.depthwise(p, dev); ok && err == nil && launchable(p, dev) {
+						return nil
 					}
+					*p = empty
 					return v.launch(p, dev, args)
 				}}) {
 					return
@@ -213,12 +215,21 @@ func (v Conv) methods(dev kernels.Device) iter.Seq[convMethod] {
 	}
 }
 
-// choose returns the method that takes the least time by the model.
+// choose returns the method that takes the least time by the model, of huge convolutions one whose launches a GPU can make. There may be none.
 func (v Conv) choose(dev kernels.Device) (best convMethod) {
+	const huge, many = 1 << 31, 1 << 20 // elements; images, channels or filters, of which an axis of a grid has fewer
+	sizes := v.elements()
+	check := max(sizes[ConvOutput], sizes[ConvImages], sizes[ConvFilters]) >= huge || max(v.Images, v.Channels, v.Filters) >= many
 	for m := range v.methods(dev) {
-		if best.emit == nil || m.us < best.us {
-			best = m
+		if best.emit != nil && m.us >= best.us {
+			continue
 		}
+		if check {
+			if p, err := v.planBy(m); err != nil || !launchable(p, dev) {
+				continue
+			}
+		}
+		best = m
 	}
 	return best
 }
@@ -273,8 +284,8 @@ func ConvCandidates(v Conv, dev kernels.Device) (map[string]ConvCandidate, error
 	list, chosen := map[string]ConvCandidate{}, v.choose(dev).name
 	for m := range v.methods(dev) {
 		p, err := v.planBy(m)
-		if err != nil {
-			return nil, err
+		if err != nil || !launchable(p, dev) {
+			continue
 		}
 		list[m.name] = ConvCandidate{p, m.us, m.name == chosen}
 	}
@@ -385,6 +396,11 @@ func (c convCandidate) cutPhases(w convWindows, sms int64, block float64) convCu
 	rate := c.sliceTime(w)
 	if c.blocks > 1 && tiles*count <= sms {
 		rate *= convPairAlone
+	}
+	const maxTiles = 1 << 20 // of a block: the time of more follows from the mean number of taps
+	if n := kernels.CeilDiv(tiles*count, max(d.blocks, 1)); n > maxTiles {
+		d.us = float64(n) * (float64(w.phases[0].Size*w.phases[1].Size)/float64(count)*slices*rate + block)
+		return d
 	}
 	for tile := int64(0); tile < tiles*count; tile += d.blocks {
 		phase := tile / tiles

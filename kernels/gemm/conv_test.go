@@ -513,19 +513,19 @@ func TestConvErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(v *Conv){
-		"want float32 or float64":               func(v *Conv) { v.Dtype = kernels.Int32 },
-		"images, channels, filters and groups":  func(v *Conv) { v.Images = 0 },
-		"channels and filters that the groups":  func(v *Conv) { v.Groups = 4 },
-		"got a filter over 9 elements of 8":     func(v *Conv) { v.Rows.Size = 9 },
-		"outputs would see padding alone":       func(v *Conv) { v.Columns.After = 3 },
-		"got ConvResult(9)":                     func(v *Conv) { v.Result = 9 },
-		"stride 0":                              func(v *Conv) { v.Rows.Stride = 0 },
-		"padding of -1":                         func(v *Conv) { v.Rows.Before = -1 },
-		"more than 1073741824 pixels":           func(v *Conv) { v.Images = 1 << 25 },
-		"more than 1073741824 elements of fil":  func(v *Conv) { v.Filters, v.Channels, v.Groups = 1<<16, 1<<16, 1 },
-		"got prepared filters":                  func(v *Conv) { v.Prepared = true },
-		"got tensors with channels last":        func(v *Conv) { v.ChannelsLast[ConvImages] = true },
-		"a filter over 2147483647 elements of ": func(v *Conv) { v.Rows.Dilation = 1<<30 - 1 },
+		"want float32 or float64":                                     func(v *Conv) { v.Dtype = kernels.Int32 },
+		"got 0 images, 4 channels, 6 filters and 2 groups, want 1 to": func(v *Conv) { v.Images = 0 },
+		"channels and filters that the groups":                        func(v *Conv) { v.Groups = 4 },
+		"got a filter over 9 elements of 8":                           func(v *Conv) { v.Rows.Size = 9 },
+		"outputs would see padding alone":                             func(v *Conv) { v.Columns.After = 3 },
+		"got ConvResult(9)":                                           func(v *Conv) { v.Result = 9 },
+		"stride 0":                                                    func(v *Conv) { v.Rows.Stride = 0 },
+		"padding of -1":                                               func(v *Conv) { v.Rows.Before = -1 },
+		"got [33554432 8 8] pixels of all images, want":               func(v *Conv) { v.Images = 1 << 25 },
+		"elements of filters, want a product of at most 1073741824":   func(v *Conv) { v.Filters, v.Channels, v.Groups = 1<<16, 1<<16, 1 },
+		"got prepared filters":                                        func(v *Conv) { v.Prepared = true },
+		"got tensors with channels last":                              func(v *Conv) { v.ChannelsLast[ConvImages] = true },
+		"a filter over 2147483647 elements of ":                       func(v *Conv) { v.Rows.Dilation = 1<<30 - 1 },
 	} {
 		v := good
 		change(&v)

@@ -183,6 +183,16 @@ func (e epilogue) String() string {
 // epilogueBody is the Go body of a product with an epilogue: that of the product, then that of a Map, which
 // writes over what it reads.
 func (p Product) epilogueBody(product func(kernels.Call)) func(kernels.Call) {
+	launch := sync.OnceValue(p.epilogueLaunch) // a GPU does not run it
+	return func(c kernels.Call) {
+		product(c)
+		c.Launch = launch()
+		c.Launch.Kernel.Body(c)
+	}
+}
+
+// epilogueLaunch returns the launch of a Map of C to itself.
+func (p Product) epilogueLaunch() *kernels.Launch {
 	shape := []int{int(p.Batch), int(p.M), int(p.N)}
 	f, stored := p.epilogue.f, []kernels.Dtype{p.Dtype}
 	for i := range p.epilogue.operands {
@@ -196,7 +206,7 @@ func (p Product) epilogueBody(product func(kernels.Call)) func(kernels.Call) {
 	if err != nil {
 		panic("kernels: " + err.Error()) // Product.With has checked the views
 	}
-	launch := mapped.Launches[0]
+	launch := &mapped.Launches[0]
 	for i, a := range launch.Args { // of the Map, whose input 0 is C, the others the operands
 		if r, ref := a.(kernels.Ref); ref && r.Operand == 0 {
 			launch.Args[i] = kernels.At(kernels.Out, r.Offset)
@@ -204,9 +214,5 @@ func (p Product) epilogueBody(product func(kernels.Call)) func(kernels.Call) {
 			launch.Args[i] = kernels.At(r.Operand+1, r.Offset)
 		}
 	}
-	return func(c kernels.Call) {
-		product(c)
-		c.Launch = &launch
-		launch.Kernel.Body(c)
-	}
+	return launch
 }

@@ -389,8 +389,9 @@ func (x *problem) search(read Form) (best choice) {
 			return
 		}
 		if c.rates[0] == nil { // the limits of each decide
-			d, _ := c.cut(c, as)
-			best, least = choice{c, d}, 0
+			if d, _ := c.cut(c, as); c.launchable(as, d) {
+				best, least = choice{c, d}, 0
+			}
 			return
 		}
 		p := [2]predictor{c.rates[0].of(c, as, x.halves())}
@@ -408,7 +409,7 @@ func (x *problem) search(read Form) (best choice) {
 			if unsliced && max(d.partials, d.parts) > 1 {
 				continue
 			}
-			if us := p[c.rateOf(d)].time(d); us < least*(1-1e-9) { // not by what compilers round otherwise
+			if us := p[c.rateOf(d)].time(d); us < least*(1-1e-9) && c.launchable(as, *d) { // not by what compilers round otherwise
 				best, least = choice{c, *d}, us
 			}
 		}

@@ -3,6 +3,7 @@ package gemm
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -193,7 +194,9 @@ func (p Product) Wants(dev kernels.Device) (a, b Form) {
 			c := group[i]
 			as = c.oriented(x)
 			if c.form != Plain && (c.form == BF16Split) == (p.Round == kernels.FullPrecision) && c.can(&as) && c.pays(&as) {
-				return c.form, c.form
+				if d, _ := c.cut(c, &as); c.launchable(&as, d) {
+					return c.form, c.form
+				}
 			}
 		}
 	}
@@ -317,15 +320,53 @@ func (p Product) Plan(dev kernels.Device) (*kernels.Plan, error) {
 			x.joinSplits(plan)
 			c, as, d = choose(x)
 		}
-		if c == nil {
-			return nil, fmt.Errorf("%v: no kernel for %s multiplies %d matrices of %d x %d x %d of %v", p, dev.Name, p.Batch, p.M, p.K, p.N, p.Dtype)
+		if c != nil {
+			c.emit(plan, &as, d)
+		} else if c = x.emitInParts(plan); c == nil {
+			return nil, fmt.Errorf("%v: no kernel for %s multiplies %d matrices of %d x %d x %d of %v in launches of at most %d blocks", p, dev.Name, p.Batch, p.M, p.K, p.N, p.Dtype, math.MaxInt32)
 		}
-		if c.emit(plan, &as, d); c.rounds {
+		if c.rounds {
 			plan.Op, plan.Precision = plan.Op+" in "+p.Round.String(), p.Round
 		}
 	}
 	p.finish(plan)
 	return plan, nil
+}
+
+// emitInParts appends the launches of parts of a batch, of which one launch would have too many blocks: the fewest that kernels compute. It returns the candidate, nil if there is none.
+func (x problem) emitInParts(plan *kernels.Plan) *candidate {
+	const maxParts = 64
+	if x.A.Form != Plain || x.B.Form != Plain || x.Also != Plain || x.halves() {
+		return nil
+	}
+	for parts := int64(2); parts <= maxParts && parts < x.Batch; parts *= 2 {
+		each := kernels.CeilDiv(x.Batch, parts)
+		if c, _, _ := choose(x.part(0, each)); c != nil {
+			x.emitParts(plan, each)
+			return c
+		}
+	}
+	return nil
+}
+
+// emitParts appends the launches of parts of a batch of so many matrices.
+func (x problem) emitParts(plan *kernels.Plan, each int64) {
+	for from := int64(0); from < x.Batch; from += each {
+		c, as, d := choose(x.part(from, min(each, x.Batch-from)))
+		c.emit(plan, &as, d)
+	}
+}
+
+// part returns the problem of n matrices of a batch.
+func (x problem) part(from, n int64) problem {
+	_, a := x.A.strides(x.M, x.K)
+	_, b := x.B.strides(x.K, x.N)
+	x.a.Offset, x.b.Offset, x.c.Offset = x.a.Offset+from*a*x.size(), x.b.Offset+from*b*x.size(), x.c.Offset+from*x.M*x.N*x.size()
+	x.Batch, x.epilogue.operands = n, slices.Clone(x.epilogue.operands)
+	for i := range x.epilogue.operands {
+		x.epilogue.operands[i].Offset += from * int64(x.epilogue.operands[i].Strides[0])
+	}
+	return x
 }
 
 // newPlan returns the plan of a product without its launches.

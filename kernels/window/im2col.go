@@ -2,6 +2,7 @@ package window
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -78,7 +79,8 @@ func Im2Col(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Wind
 	}
 	blocks := kernels.CeilDiv(images, t.batch) * t.tilesDown * t.tilesAcross * t.parts
 	size, kernel, high := dt.Size(), w.elements(), w.Rows.reach(t.down)
-	span, plane := w.im2colPitch(high, w.Columns.reach(t.across), t.part*kernel, sharedBanks/size, t.width, t.vectors)
+	places := t.batch * t.down * (t.across / t.group) * im2colPlace
+	span, plane := w.im2colPitch(high, w.Columns.reach(t.across), t.part*kernel, sharedBanks/size, t.width, t.vectors, (t.shared-places-15)/(t.batch*t.part*size))
 	lines, lanes := span/t.vectors, 3
 	for bits := 4; bits <= 5; bits++ { // the number of threads of a line that leaves the fewest idle
 		if (lines+(1<<bits)-1)>>bits<<bits <= (lines+(1<<lanes)-1)>>lanes<<lanes {
@@ -94,7 +96,7 @@ func Im2Col(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Wind
 		threads = (max(im2colThreads/pieces, 1)*pieces + 31) &^ 31
 	}
 	k := im2colKernels[min(t.width-1, 1)][dt]
-	p.Launch(k, int(blocks), int(threads), args).Shared = int((t.batch*t.part*plane*size+15)&^15 + t.batch*t.down*(t.across/t.group)*im2colPlace)
+	p.Launch(k, int(blocks), int(threads), args).Shared = int((t.batch*t.part*plane*size+15)&^15 + places)
 	return p.Or(kernels.CheckGrid(blocks))
 }
 
@@ -108,6 +110,7 @@ type im2colTile struct {
 	part, down, across, batch     int64
 	parts, tilesDown, tilesAcross int64
 	width, group, vectors         int64
+	shared                        int64 // bytes that a block can have
 }
 
 func newIm2ColTile(dev kernels.Device, dt kernels.Dtype, images, channels int64, w Windows) (t im2colTile, err error) {
@@ -123,6 +126,9 @@ func newIm2ColTile(dev kernels.Device, dt kernels.Dtype, images, channels int64,
 	if images > 1<<31-1 || bytes(1, 1, 1) > im2colMost {
 		return t, fmt.Errorf("got %d images and windows of %d x %d elements, want fewer than 2^31, and at most %d bytes from corner to corner",
 			images, w.Rows.reach(1), w.Columns.reach(1), im2colMost)
+	}
+	if t.shared = max(int64(dev.SharedOptin), im2colMost); dev.Kind == kernels.CPU {
+		t.shared = math.MaxInt32
 	}
 	sectors := policy.SectorBytes / gcd(policy.SectorBytes, kernel*size)
 	t.part = min(kernels.CeilDiv(kernels.CeilDiv(im2colPiece, kernel*size), sectors)*sectors, channels)
@@ -152,12 +158,18 @@ func newIm2ColTile(dev kernels.Device, dt kernels.Dtype, images, channels int64,
 	if channels*kernel%wide == 0 && t.part*kernel%wide == 0 {
 		t.width = wide
 	} else if g, ok := w.im2colGroup(channels*kernel, wide); ok && t.part == channels {
-		t.width, t.group = wide, g
-		t.across = (t.across + g - 1) / g * g
+		across := (t.across + g - 1) / g * g
+		if bytes(t.part, t.down, across)+t.down*across/g*im2colPlace <= t.shared { // not windows with long strides
+			t.width, t.group, t.across = wide, g, across
+		}
+	}
+	image := func() int64 { return bytes(t.part, t.down, t.across) + t.down*t.across/t.group*im2colPlace }
+	for t.down > 1 && image() > t.shared {
+		t.down = evenly(rows, kernels.CeilDiv(t.down, 2))
 	}
 	t.tilesDown, t.tilesAcross, t.parts = kernels.CeilDiv(rows, t.down), kernels.CeilDiv(columns, t.across), kernels.CeilDiv(channels, t.part)
 	if t.tilesDown*t.tilesAcross*t.parts == 1 { // several small images
-		room := min(im2colColumns/(channels*kernel*size*rows*columns), im2colColumns/bytes(t.part, t.down, t.across))
+		room := min(im2colColumns/(channels*kernel*size*rows*columns), im2colColumns/bytes(t.part, t.down, t.across), t.shared/image())
 		t.batch = max(min(room, images/(im2colBlocks*max(int64(dev.SMs), 1))), 1)
 	}
 	return t, nil
@@ -194,13 +206,13 @@ func (w Windows) im2colGroup(window, wide int64) (group int64, ok bool) {
 
 // im2colPitch returns the distances in elements between rows and between planes of a tile of high x wide elements in shared
 // memory. They have the fewest bank conflicts when the threads of a warp read windows of window elements, width
-// elements each. Rows have room for whole vectors at both ends.
-func (w Windows) im2colPitch(high, wide, window, banks, width, vectors int64) (span, plane int64) {
+// elements each. Rows have room for whole vectors at both ends. A plane has at most so many elements, if that leaves a choice.
+func (w Windows) im2colPitch(high, wide, window, banks, width, vectors, most int64) (span, plane int64) {
 	best := int64(-1)
 	whole := (wide + 2*(vectors-1)) / vectors * vectors
 	for s := whole; s < whole+4*vectors; s += vectors {
 		for p := high * s; p < high*s+banks; p += vectors {
-			if c := w.conflicts(s, p, window, banks, width); best < 0 || c < best {
+			if c := w.conflicts(s, p, window, banks, width); best < 0 || c < best && p <= most {
 				best, span, plane = c, s, p
 			}
 		}

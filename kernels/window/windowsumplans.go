@@ -72,6 +72,17 @@ func appendWindowShort(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g 
 	return true
 }
 
+// segmentsArgs are the last arguments of a launch of segments, and clusterArgs those of one by clusters.
+type (
+	segmentsArgs struct {
+		Q, Least, Longer, Run, Runs int64 `arg:"int32"`
+	}
+	clusterArgs struct {
+		segmentsArgs
+		Segments int64 `arg:"int32"`
+	}
+)
+
 // appendWindowSegments appends a launch whose blocks walk along rows and keep the segments of a window, and returns true. It returns
 // false if a window has more than held segments.
 func appendWindowSegments(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, g windowArgs, held int64) bool {
@@ -86,7 +97,7 @@ func appendWindowSegments(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype,
 	segments, least, longer := g.segments(q)
 	run := kernels.CeilDiv(segments, min(max(resident/g.Rows, 1), segments)) // all segments of a block, which loads the elements before them once
 	runs := kernels.CeilDiv(segments, run)
-	p.Launch(windowSegmentsKernel[dt], int(g.Rows*runs), int(threads), g, int32(q), int32(least), int32(longer), int32(run), int32(runs)).Shared = int(shared)
+	p.Launch(windowSegmentsKernel[dt], int(g.Rows*runs), int(threads), g, segmentsArgs{q, least, longer, run, runs}).Shared = int(shared)
 	return true
 }
 
@@ -113,7 +124,7 @@ func appendWindowCluster(p *kernels.Plan, dev kernels.Device, dt kernels.Dtype, 
 	segments, least, longer := g.segments(q)
 	run := arith.RoundUp(kernels.CeilDiv(segments, min(max(clusters/g.Rows, 1), kernels.CeilDiv(segments, policy.ClusterBlocks))), policy.ClusterBlocks)
 	runs := kernels.CeilDiv(segments, run)
-	p.Launch(windowClusterKernel[dt], int(g.Rows*runs*policy.ClusterBlocks), int(threads), g, int32(q), int32(least), int32(longer), int32(run), int32(runs), int32(segments)).Shared = int(shared)
+	p.Launch(windowClusterKernel[dt], int(g.Rows*runs*policy.ClusterBlocks), int(threads), g, clusterArgs{segmentsArgs{q, least, longer, run, runs}, segments}).Shared = int(shared)
 	return true
 }
 

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"cmp"
+	"container/heap"
 	"slices"
 	"sort"
 
@@ -22,8 +23,13 @@ type order struct {
 	byHome map[program.Memory]*segments // nil is the arena
 }
 
-// segments are disjoint ranges of the arena or of other memory, sorted.
-type segments []segment
+// segments are disjoint ranges of the arena or of other memory, sorted, in blocks of 1 to maxBlock segments.
+type (
+	segments []block
+	block    []segment
+)
+
+var maxBlock = 512 // 2 in a test
 
 // segment is a range of memory with the instructions that access it.
 type segment struct {
@@ -72,40 +78,67 @@ func (o *order) within(b *program.Buffer) func(yield func(s *segment) bool) {
 	from, to := b.Offset, b.Offset+b.Size
 	list.split(from)
 	list.split(to)
-	k := list.search(from)
-	for at := from; at < to; k++ {
-		if k == len(*list) || (*list)[k].from > at { // unused so far
-			end := to
-			if k < len(*list) {
-				end = min(end, (*list)[k].from)
+	for at := from; at < to; {
+		k, i := list.search(at)
+		end := to
+		if k < len(*list) {
+			s := (*list)[k][i]
+			if s.from <= at {
+				at = s.to
+				continue
 			}
-			*list = slices.Insert(*list, k, segment{at, end, -1, nil})
+			end = min(end, s.from)
 		}
-		at = (*list)[k].to
+		list.insert(k, i, segment{at, end, -1, nil}) // unused so far
+		at = end
 	}
-	first := list.search(from)
 	return func(yield func(s *segment) bool) {
-		for i := first; i < k && yield(&(*list)[i]); i++ {
+		k, i := list.search(from)
+		for at := from; at < to; k, i = k+1, 0 {
+			for b := (*list)[k]; i < len(b) && at < to; i++ {
+				if at = b[i].to; !yield(&b[i]) {
+					return
+				}
+			}
 		}
 	}
 }
 
-// search returns the index of the first segment that ends after an offset.
-func (l segments) search(at int64) int {
-	return sort.Search(len(l), func(k int) bool { return l[k].to > at })
+// search returns the block and the index in it of the first segment that ends after an offset.
+func (l segments) search(at int64) (k, i int) {
+	k = sort.Search(len(l), func(k int) bool { return l[k][len(l[k])-1].to > at })
+	if k < len(l) {
+		i = sort.Search(len(l[k]), func(i int) bool { return l[k][i].to > at })
+	}
+	return k, i
+}
+
+// insert inserts a segment before another one, or after the last one.
+func (l *segments) insert(k, i int, s segment) {
+	if len(*l) == 0 {
+		*l = segments{nil}
+	} else if k == len(*l) {
+		k, i = k-1, len((*l)[k-1])
+	}
+	b := slices.Insert((*l)[k], i, s)
+	(*l)[k] = b
+	if half := len(b) / 2; len(b) > maxBlock {
+		(*l)[k] = b[:half:half]
+		*l = slices.Insert(*l, k+1, slices.Clone(b[half:]))
+	}
 }
 
 // split splits the segment that contains an offset in its interior.
 func (l *segments) split(at int64) {
-	k := l.search(at)
-	if k == len(*l) || (*l)[k].from >= at {
+	k, i := l.search(at)
+	if k == len(*l) || (*l)[k][i].from >= at {
 		return
 	}
-	left := &(*l)[k]
-	left.readers = slices.Clip(left.readers) // the two halves append to it separately
-	right := *left
-	right.from, left.to = at, at
-	*l = slices.Insert(*l, k+1, right)
+	right := &(*l)[k][i]
+	right.readers = slices.Clip(right.readers) // the two halves append to it separately
+	left := *right
+	left.to, right.from = at, at
+	l.insert(k, i, left)
 }
 
 // reduced removes edges that other edges imply (transitive reduction), considering paths through about the last thousand
@@ -147,20 +180,15 @@ func longestFirst(work []Work) []Work {
 		}
 		waits[i] = len(work[i].After)
 	}
-	var ready []int // the next piece is the last: the greatest height, then the lowest index
-	push := func(i int) {
-		at, _ := slices.BinarySearchFunc(ready, i, func(a, b int) int { return cmp.Or(cmp.Compare(height[a], height[b]), cmp.Compare(b, a)) })
-		ready = slices.Insert(ready, at, i)
-	}
+	next := &ready{height: height}
 	for i := range work {
 		if waits[i] == 0 {
-			push(i)
+			heap.Push(next, i)
 		}
 	}
 	list, place := make([]Work, 0, len(work)), make([]int, len(work))
-	for len(ready) > 0 {
-		i := ready[len(ready)-1]
-		ready = ready[:len(ready)-1]
+	for next.Len() > 0 {
+		i := heap.Pop(next).(int)
 		place[i] = len(list)
 		w := Work{Queue: work[i].Queue}
 		for _, j := range work[i].After {
@@ -170,9 +198,26 @@ func longestFirst(work []Work) []Work {
 		list = append(list, w)
 		for _, r := range readers[i] {
 			if waits[r]--; waits[r] == 0 {
-				push(r)
+				heap.Push(next, r)
 			}
 		}
 	}
 	return list
+}
+
+// ready is a heap of pieces: the first one has the greatest height, then the lowest index.
+type ready struct{ pieces, height []int }
+
+func (r *ready) Len() int { return len(r.pieces) }
+func (r *ready) Less(i, j int) bool {
+	a, b := r.pieces[i], r.pieces[j]
+	return cmp.Or(cmp.Compare(r.height[b], r.height[a]), cmp.Compare(a, b)) < 0
+}
+func (r *ready) Swap(i, j int) { r.pieces[i], r.pieces[j] = r.pieces[j], r.pieces[i] }
+func (r *ready) Push(x any)    { r.pieces = append(r.pieces, x.(int)) }
+func (r *ready) Pop() any {
+	last := len(r.pieces) - 1
+	x := r.pieces[last]
+	r.pieces = r.pieces[:last]
+	return x
 }

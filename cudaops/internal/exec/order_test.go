@@ -16,6 +16,8 @@ import (
 // the earlier, perhaps by way of others; and none waits for one that it shares no memory
 // with.
 func TestOrder(t *testing.T) {
+	defer func(n int) { maxBlock = n }(maxBlock)
+	maxBlock = 2
 	homes := [2]program.Memory{&hostMemory{}, &hostMemory{}}
 	testutil.CheckProperty(t, func(t *rapid.T) {
 		buffer := func(what string) *program.Buffer {

@@ -6,9 +6,12 @@ import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 )
 
+// maxFolded is the most elements that a step of folding computes beyond those of the operands.
+const maxFolded = 1 << 24
+
 // fold replaces a value that depends only on constants by a constant; start is the index of the first instruction that
-// computes it. It does not fold views, values larger than their operands, matmuls, which can take long on the host, and host
-// ops, whose results may vary.
+// computes it. It does not fold views, values larger than their operands, matmuls, which can take long on the host, values of which
+// a step has very many elements, such as a sum of a constant that is broadcast, and host ops, whose results may vary.
 func (c *call) fold(v *program.Value, start int) (*program.Value, error) {
 	p := c.graph.Program
 	emitted := p.Instrs[start:]
@@ -29,6 +32,13 @@ func (c *call) fold(v *program.Value, start int) (*program.Value, error) {
 	}
 	part.Instrs = append(part.Instrs, emitted...)
 	part.Outputs = []*program.Value{v}
+	for _, in := range part.Instrs {
+		for _, w := range in.Out {
+			if w.Elements() > max(elements, maxFolded) {
+				return v, nil
+			}
+		}
+	}
 	out, err := part.Eval(nil)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/internal/values"
 	"github.com/stheno-ml/stheno/kernels"
 	"gorgonia.org/gorgonia"
@@ -159,7 +160,7 @@ func New(g *gorgonia.ExprGraph, w *Wanted) (*Graph, error) {
 		return nil, err
 	}
 	for _, n := range sorted {
-		if err := l.node(n); err != nil {
+		if err := guard.Own("lowering", func() error { return l.node(n) }); err != nil {
 			return nil, fmt.Errorf("node %s: %w", internal.Name(n), err)
 		}
 	}

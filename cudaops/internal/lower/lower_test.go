@@ -93,6 +93,19 @@ func TestFold(t *testing.T) {
 	}
 }
 
+// A constant of few elements is not folded through a step of very many.
+func TestFoldHuge(t *testing.T) {
+	for n, want := range map[int]int{1 << 20: 0, 1 << 43: 1} { // launches
+		g := G.NewGraph()
+		one := testutil.Get[*G.Node](t)(ops.Constant(g, 1.0))
+		all := testutil.Get[*G.Node](t)(ops.Broadcast(one, n, 0))
+		testutil.Get[*G.Node](t)(ops.Max(all, 0))
+		if got := opsOf(lowered(t, g)); len(got) != want {
+			t.Errorf("the maximum of %d elements: got %q, want %d", n, got, want)
+		}
+	}
+}
+
 func TestReshapedStrides(t *testing.T) {
 	for _, c := range []struct {
 		shape   []int

@@ -198,7 +198,7 @@ func attendUpdated(p *program.Program, dev kernels.Device) {
 			defined[v] = at
 		}
 		for _, v := range in.In {
-			if b := v.Base; !program.Is[program.Alias](in.Op) && !slices.Contains(readers[b], in) {
+			if b := v.Base; !program.Is[program.Alias](in.Op) && (len(readers[b]) == 0 || readers[b][len(readers[b])-1] != in) {
 				readers[b] = append(readers[b], in)
 			}
 		}

@@ -97,7 +97,7 @@ const (
 	maxOperands   = 16
 	maxOutputs    = 8
 	maxOperations = 128
-	maxVisited    = 1000 // instructions visited from each end in a search for a path between groups
+	maxVisited    = 1000 // groups found from each end in a search for a path between groups, or instructions in one for a dependency
 	maxSiblings   = 256  // readers before and after an instruction, or earlier reductions of a shape, to try to merge with
 
 	shortReduction = 1 << 20 // elements that are read in at most the time of a launch
@@ -305,7 +305,7 @@ func (f *fuser) join(a, b *group) *group {
 		f.unfusable[pair] = true
 		return nil
 	}
-	slices.SortFunc(g.members, func(x, y *vertex) int { return x.at - y.at })
+	slices.SortFunc(g.members, byPlace)
 	g.adopt()
 	if f.runs(g) {
 		f.reach.raise(g.first(), g.last())
@@ -317,6 +317,8 @@ func (f *fuser) join(a, b *group) *group {
 	f.unfusable[pair] = true
 	return nil
 }
+
+func byPlace(a, b *vertex) int { return a.at - b.at }
 
 // tooManyOutputs reports whether a merge of two groups would have more than maxOutputs outputs.
 func tooManyOutputs(a, b *group) bool {
@@ -353,7 +355,7 @@ func (f *fuser) runs(g *group) bool {
 }
 
 // pathBetween reports whether a dependency path leads from a to b through instructions outside of both. It also
-// returns true if the search from both ends would visit more than maxVisited instructions.
+// returns true if searches from both ends find maxVisited groups each. The search that has found fewer advances first.
 //
 // A path leads from an instruction to a later one, or from a member of a group to another member. So it cannot visit
 // instructions after s.last: the last instruction of b, of the groups that begin before b ends, of the groups that begin
@@ -361,22 +363,30 @@ func (f *fuser) runs(g *group) bool {
 func (f *fuser) pathBetween(a, b *group) bool {
 	f.searches += 2
 	out := &front{from: a, to: b, number: f.searches, other: f.searches + 1, last: until(b.last(), f.reach.until)}
-	out.neighbours = func(v *vertex) []*vertex { return v.readers }
+	out.neighbours = (*vertex).readersOutside
 	in := &front{from: b, to: a, number: f.searches + 1, other: f.searches, last: len(f.vertices)}
 	in.first = f.mirrored(until(f.mirrored(a.first()), f.origin.until))
-	in.neighbours = func(v *vertex) []*vertex { return v.sources }
-	if out.advance(a.members, false) || in.advance(b.members, false) {
+	in.neighbours = (*vertex).sourcesOutside
+	if out.advance(a.members[0], false) || in.advance(b.members[0], false) {
 		return true
 	}
-	for range maxVisited {
-		if len(out.next) == 0 || len(in.next) == 0 {
+	for {
+		w := out
+		if in.found < out.found {
+			w = in
+		}
+		if w.found >= maxVisited {
+			return true
+		}
+		if len(w.next) == 0 {
 			return false
 		}
-		if out.advance(out.pop(), true) || in.advance(in.pop(), true) {
+		v := w.next[len(w.next)-1]
+		w.next = w.next[:len(w.next)-1]
+		if w.advance(v, true) {
 			return true
 		}
 	}
-	return true
 }
 
 // until iterates n = f(n) while f increases n, and returns the result.
@@ -393,55 +403,76 @@ func (f *fuser) mirrored(at int) int { return len(f.vertices) - 1 - at }
 // front holds the vertices found from one end of a bidirectional search for a path from one group to another.
 type front struct {
 	from, to      *group
-	number, other int                       // marks in vertex.visited of this front and of the opposite one
+	number, other int                       // marks of this front and of the opposite one
 	first, last   int                       // range of vertices to visit
-	neighbours    func(v *vertex) []*vertex // its readers or its sources
-	next          []*vertex                 // vertices whose neighbours have not been visited
+	neighbours    func(v *vertex) []*vertex // the readers or the sources of its group
+	next          []*vertex                 // vertices whose neighbours have not been visited, one of each group
+	found         int                       // vertices that are or were in next
 }
 
-// advance visits the neighbours of vertices and reports whether that completes a path. outside is set if the vertices are not members of
+// advance visits the neighbours of a vertex and of its group and reports whether that completes a path. outside is set if the vertex is no member of
 // from: a path has at least one vertex outside of both groups.
-func (w *front) advance(vertices []*vertex, outside bool) bool {
-	for _, v := range vertices {
-		for _, n := range w.neighbours(v) {
-			if n != nil && w.first <= n.at && n.at <= w.last && w.find(n, outside) {
-				return true
-			}
+func (w *front) advance(v *vertex, outside bool) bool {
+	for _, n := range w.neighbours(v) {
+		if w.found >= maxVisited || n != nil && n.at > w.last { // readers are in order
+			break
+		}
+		if n != nil && n.at >= w.first && w.find(n, outside) {
+			return true
 		}
 	}
 	return false
 }
 
-// find adds a vertex and its group to the front and reports whether that completes a path.
+// find adds a vertex, which stands for its group, to the front and reports whether that completes a path.
 func (w *front) find(v *vertex, outside bool) bool {
+	mark := &v.visited
+	if v.group != nil {
+		mark = &v.group.visited
+	}
 	switch {
 	case v.group == w.to:
 		return outside
-	case v.group == w.from || v.visited == w.number:
+	case v.group == w.from || *mark == w.number:
 		return false
-	case v.visited == w.other:
+	case *mark == w.other:
 		return true
 	}
-	for _, m := range v.groupMembers() {
-		m.visited = w.number
-	}
-	w.next = append(w.next, v)
+	*mark = w.number
+	w.next, w.found = append(w.next, v), w.found+1
 	return false
 }
 
-// pop removes the last vertex of next and returns the members of its group.
-func (w *front) pop() []*vertex {
-	v := w.next[len(w.next)-1]
-	w.next = w.next[:len(w.next)-1]
-	return v.groupMembers()
+// readersOutside returns the vertices that read results of a vertex's group, without those of the group.
+func (v *vertex) readersOutside() []*vertex {
+	if v.group == nil {
+		return v.readers
+	}
+	return v.group.outside(&v.group.readers, func(m *vertex) []*vertex { return m.readers })
 }
 
-// groupMembers returns the members of the vertex's group, or the vertex if it has no group.
-func (v *vertex) groupMembers() []*vertex {
+// sourcesOutside returns the vertices whose results a vertex's group reads, without those of the group.
+func (v *vertex) sourcesOutside() []*vertex {
 	if v.group == nil {
-		return []*vertex{v}
+		return v.sources
 	}
-	return v.group.members
+	return v.group.outside(&v.group.sources, func(m *vertex) []*vertex { return m.sources })
+}
+
+// outside returns the neighbours of the members that are no members, in order. It keeps the list.
+func (g *group) outside(list *[]*vertex, neighbours func(m *vertex) []*vertex) []*vertex {
+	if *list == nil {
+		*list = []*vertex{}
+		for _, m := range g.members {
+			for _, n := range neighbours(m) {
+				if n != nil && n.group != g {
+					*list = append(*list, n)
+				}
+			}
+		}
+		slices.SortFunc(*list, byPlace)
+	}
+	return *list
 }
 
 // first returns the index of the first member.

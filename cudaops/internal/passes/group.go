@@ -16,6 +16,9 @@ type group struct {
 	count      int64     // elements of shape
 	operations int       // of all members
 	instr      *program.Instr
+
+	visited          int       // number of the front that found it last
+	readers, sources []*vertex // outside of it, once a search has visited them
 }
 
 // newGroup returns the group of one Map. It returns nil for instructions that cannot be fused: those without

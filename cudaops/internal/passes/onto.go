@@ -1,8 +1,6 @@
 package passes
 
 import (
-	"slices"
-
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -19,7 +17,7 @@ func onto(p *program.Program, t Target) error {
 			continue
 		}
 		alone := func(v *program.Value) bool {
-			return s.readCount[v.Base] == 1 && !s.liveOut[v.Base] && program.Launches(v.Base.Def.Op) && slices.Contains(p.Instrs, v.Base.Def)
+			return s.readCount[v.Base] == 1 && !s.liveOut[v.Base] && program.Launches(v.Base.Def.Op)
 		}
 		for i, v := range in.In {
 			def, base := v.Base.Def, in.In[1-i].Base

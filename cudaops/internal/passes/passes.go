@@ -4,6 +4,7 @@ package passes
 
 import (
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/kernels"
 )
 
@@ -59,7 +60,7 @@ var plain = []Pass{
 type Runner func(p *program.Program, t Target, watch func(pass string, p *program.Program) error) error
 
 // Run applies all passes to a program. It calls watch, unless nil, before the first pass with the name "lower", and after
-// each pass with the pass's name.
+// each pass with the pass's name. A panic of a pass is an error that names it.
 func Run(p *program.Program, t Target, watch func(pass string, p *program.Program) error) error {
 	if t.Mixed == kernels.FullPrecision {
 		return RunPlain(p, t, watch)
@@ -79,9 +80,11 @@ func run(list []Pass, p *program.Program, t Target, watch func(pass string, p *p
 	if err := watch("lower", p); err != nil {
 		return err
 	}
-	foresee(p, t)
+	if err := guard.Own("pass plan", func() error { foresee(p, t); return nil }); err != nil {
+		return err
+	}
 	for _, pass := range list {
-		if err := pass.Run(p, t); err != nil {
+		if err := guard.Own("pass "+pass.Name, func() error { return pass.Run(p, t) }); err != nil {
 			return err
 		}
 		if err := watch(pass.Name, p); err != nil {

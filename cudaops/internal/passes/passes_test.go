@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -294,4 +295,46 @@ func TestShortReductions(t *testing.T) {
 			t.Errorf("%v: got %d launches, want %d:\n%s", c, len(list), c.want, text(list))
 		}
 	}
+}
+
+// A panic in a pass, or before the first one, is an error that names the pass; the passes after it do not run. That in a plan names the node.
+func TestPassPanics(t *testing.T) {
+	fault := func(*program.Program, Target) error { _ = kernels.CeilDiv(1, 0); return nil }
+	for i := range All {
+		g := product(t, 2, 3, 4)
+		lowered, last := testutil.Get[*lower.Graph](t)(lower.New(g, nil)), ""
+		list := slices.Clone(All)
+		list[i].Run = fault
+		err := run(list, lowered.Program, Target{Device: H200}, func(pass string, _ *program.Program) error { last = pass; return nil })
+		wantLast := "lower"
+		if i > 0 {
+			wantLast = All[i-1].Name
+		}
+		for _, want := range []string{"pass " + All[i].Name + " panicked: runtime error: integer divide by zero, at kernels/plan.go:", "passes/passes.go:", "This is a fault of Stheno"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got the error %v, want one with %q", err, want)
+			}
+		}
+		if last != wantLast {
+			t.Errorf("pass %s panics: got %s as the last one that ran, want %s", All[i].Name, last, wantLast)
+		}
+	}
+	g := product(t, 2, 3, 4)
+	planned := func(*kernels.Plan) { _ = kernels.CeilDiv(1, 0) }
+	err := run(All, testutil.Get[*lower.Graph](t)(lower.New(g, nil)).Program, Target{Device: H200, Planned: planned}, nil)
+	if want := "pass plan panicked"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got the error %v, want one with %q", err, want)
+	}
+	m := &program.Instr{Op: program.Map{}, Out: []*program.Value{{}}}
+	if _, err := m.PlanFor(H200); err == nil {
+		t.Errorf("got no error for a map without a function")
+	}
+}
+
+// product returns the graph of a matmul.
+func product(t *testing.T, m, k, n int) *G.ExprGraph {
+	g := G.NewGraph()
+	a := G.NewMatrix(g, tensor.Float32, G.WithName("a"), G.WithShape(m, k))
+	testutil.Get[*G.Node](t)(G.Mul(a, G.NewMatrix(g, tensor.Float32, G.WithName("b"), G.WithShape(k, n))))
+	return g
 }

@@ -353,16 +353,27 @@ func fit(order []*program.Buffer) (arena int64) {
 	return arena
 }
 
-// fitMany is fit in time proportional to the number of buffers if they leave few gaps.
+// fitMany is fit with a timeline. In a long run of buffers in the order of their births, such as all buffers of one size, it takes time proportional to the number of buffers.
 func fitMany(order []*program.Buffer) (arena int64) {
+	const minRun = 1.0 / 512 // of the instructions and the buffers before, which a run in order visits
 	instrs := 0
 	for _, b := range order {
 		instrs = max(instrs, b.Death+1)
 	}
 	t := newTimeline(instrs)
-	for _, b := range order {
-		t.add(b)
-		arena = max(arena, b.Offset+b.Padded())
+	for from, to := 0, 0; from < len(order); from = to {
+		for to = from + 1; to < len(order) && order[to-1].Birth <= order[to].Birth; {
+			to++
+		}
+		t.rewind()
+		sweeps := float64(to-from) > minRun*float64(instrs+from)
+		for _, b := range order[from:to] {
+			if sweeps {
+				t.advance(b.Birth)
+			}
+			t.add(b)
+			arena = max(arena, b.Offset+b.Padded())
+		}
 	}
 	return arena
 }

@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
@@ -18,17 +19,15 @@ func rematerialize(p *program.Program, dev kernels.Device) {
 	if dev.Memory > 0 { // it is not known of the host
 		most = min(most, dev.Memory/8)
 	}
-	r := &rematerializer{p: p, at: map[*program.Instr]int{}, readers: map[*program.Value][]int{}, kept: map[*program.Value]bool{}, ends: map[*program.Value]int{}}
-	for {
-		if r.measure(); r.bytes <= most {
-			return
-		}
+	r := newRematerializer(p)
+	for r.max() > most {
 		v := r.choose()
 		if v == nil {
-			return
+			break
 		}
 		r.repeat(v)
 	}
+	r.finish()
 }
 
 // keptMax is in bytes. A step of GPT-2 124M in float32, batch 8 x 1024, uses 1.5 times as many if all values are kept.
@@ -37,38 +36,42 @@ const keptMax = 9 << 30
 // launchBytes is what a launch takes besides its traffic, about 2 us, in bytes.
 const launchBytes = 8 << 20
 
-// rematerializer is the memory that a program uses, by instruction.
+// rematerializer is the memory that a program uses, by instruction. A value that is computed again changes little of it, so it is measured once.
 type rematerializer struct {
-	p       *program.Program
-	at      map[*program.Instr]int   // its index; 0 for one of Setup
-	readers map[*program.Value][]int // the indices of the instructions that read a base, also through views
-	kept    map[*program.Value]bool  // bases whose memory other values or later runs use
-	ends    map[*program.Value]int   // the instruction that overwrites a state
-	peak    int                      // the instruction with most bytes in use
-	bytes   int64
+	p          *program.Program
+	points     []*point // in order, without Aliases
+	of         map[*program.Instr]*point
+	readers    map[*program.Value][]*point         // that read a base, also through views
+	last       map[*program.Value]*point           // of the readers of a base; the inputs of a ConcatInPlace are parts of its result
+	kept       map[*program.Value]bool             // bases whose memory other values or later runs use
+	ends       map[*program.Value]*point           // when a state is overwritten, nil if it is not
+	candidates []*point                            // whose values may be computed again, the best first
+	before     map[*program.Instr][]*program.Instr // instructions to insert before others
+	peak       *point                              // with most bytes in use
 }
 
-// measure measures the program as it is now. Each value that is computed again changes it, so memory of the last measurement is used.
-func (r *rematerializer) measure() {
-	p := r.p
-	clear(r.at)
-	clear(r.kept)
-	clear(r.ends)
-	for base, list := range r.readers {
-		r.readers[base] = list[:0]
-	}
-	r.bytes, r.peak = 0, 0
-	for i, in := range p.Instrs {
-		r.at[in] = i
+// point is a program point: an instruction and the memory that is in use while it runs.
+type point struct {
+	in    *program.Instr
+	at    int     // its index
+	live  int64   // bytes of values
+	own   int64   // bytes of its results
+	score float64 // of a candidate: bytes of its result for each byte of the launch's traffic
+}
+
+func newRematerializer(p *program.Program) *rematerializer {
+	r := &rematerializer{p: p, of: map[*program.Instr]*point{}, readers: map[*program.Value][]*point{}, last: map[*program.Value]*point{}, kept: map[*program.Value]bool{}, ends: map[*program.Value]*point{},
+		before: map[*program.Instr][]*program.Instr{}}
+	for _, in := range p.Instrs {
 		if program.Is[program.Alias](in.Op) {
 			continue
 		}
+		m := &point{in: in, at: len(r.points)}
+		r.points, r.of[in] = append(r.points, m), m
 		kept := isConcatInPlace(in) || isInPlace(in) || program.Is[program.Collective](in.Op)
 		for _, v := range in.In {
-			r.readers[v.Base] = append(r.readers[v.Base], i)
-			if kept {
-				r.kept[v.Base] = true
-			}
+			r.readers[v.Base] = append(r.readers[v.Base], m)
+			r.kept[v.Base] = r.kept[v.Base] || kept
 		}
 	}
 	for _, v := range p.Outputs {
@@ -76,7 +79,18 @@ func (r *rematerializer) measure() {
 	}
 	next := map[*program.Value]bool{}
 	for _, u := range p.Updates {
-		r.kept[u.Next.Base], next[u.Next], r.ends[u.State] = true, u.Next != u.State, r.at[u.Next.Def]
+		r.kept[u.Next.Base], next[u.Next], r.ends[u.State] = true, u.Next != u.State, r.of[u.Next.Def]
+	}
+	for _, m := range slices.Backward(r.points) {
+		for _, v := range m.in.In {
+			to := m
+			if isConcatInPlace(m.in) && r.last[m.in.Out[0]] != nil {
+				to = r.last[m.in.Out[0]]
+			}
+			if last := r.last[v.Base]; last == nil || last.at < to.at {
+				r.last[v.Base] = to
+			}
+		}
 	}
 	var live int64
 	for _, in := range p.Setup {
@@ -84,92 +98,145 @@ func (r *rematerializer) measure() {
 			live += in.Out[0].Bytes()
 		}
 	}
-	dead := make([]int64, len(p.Instrs)+1) // bytes that are not in use from an instruction on
-	for i, in := range p.Instrs {
-		if live -= dead[i]; in.Plan == nil {
+	dead := make([]int64, len(r.points)+1) // bytes that are not in use from an instruction on
+	for i, m := range r.points {
+		live -= dead[i]
+		for _, v := range m.in.Out {
+			if m.in.Plan == nil || next[v] { // the latter is in the memory of a state
+				continue
+			}
+			m.own += v.Bytes()
+			end := i
+			if last := r.last[v]; last != nil {
+				end = last.at
+			}
+			dead[end+1] += v.Bytes()
+		}
+		live += m.own
+		m.live = live
+		k, _ := m.in.Op.(program.Kernel)
+		_, prepare := k.Planner.(gemm.Prepare)
+		if _, split := k.Planner.(gemm.ConvSplit); m.in.Plan != nil && len(m.in.Out) == 1 && (prepare || split || program.Is[program.Map](m.in.Op)) {
+			m.score = float64(m.in.Out[0].Bytes()) / float64(m.in.Traffic(m.in.Plan)+launchBytes)
+			r.candidates = append(r.candidates, m)
+		}
+	}
+	slices.SortFunc(r.candidates, better)
+	return r
+}
+
+// better compares candidates.
+func better(a, b *point) int {
+	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.in.Out[0].Bytes(), a.in.Out[0].Bytes()), a.at-b.at)
+}
+
+// max sets peak and returns the bytes in use then.
+func (r *rematerializer) max() (most int64) {
+	for _, m := range r.points {
+		if m.in.Plan == nil {
 			continue
 		}
-		for _, v := range in.Out {
-			if !next[v] { // others are in the memory of a state
-				live += v.Bytes()
-				dead[max(r.last(v), i)+1] += v.Bytes()
-			}
-		}
-		if use := live + in.Plan.Scratch; use > r.bytes {
-			r.bytes, r.peak = use, i
+		if use := m.live + m.in.Plan.Scratch; use > most {
+			most, r.peak = use, m
 		}
 	}
+	return most
 }
 
-// last returns the index of the last instruction that reads a base, or 0. The inputs of a ConcatInPlace are parts of its result.
-func (r *rematerializer) last(base *program.Value) (last int) {
-	for _, i := range r.readers[base] {
-		if last = max(last, i); isConcatInPlace(r.p.Instrs[i]) {
-			last = max(last, r.last(r.p.Instrs[i].Out[0]))
-		}
-	}
-	return last
-}
-
-// again returns the index of the first instruction after the peak that reads a base, and false if the base is not kept over the peak, or for that.
+// again returns the index in readers of the first instruction after the peak that reads a base, and false if the base is not kept over the peak, or for that.
 func (r *rematerializer) again(base *program.Value) (first int, ok bool) {
 	list := r.readers[base]
-	k, at := slices.BinarySearch(list, r.peak)
-	if k == 0 || k == len(list) || at || r.kept[base] {
-		return 0, false
-	}
-	return list[k], true
+	k, at := r.find(base, r.peak)
+	return k, k > 0 && k < len(list) && !at && !r.kept[base]
+}
+
+// find returns the index of a point in the readers of a base, or of the first one after it.
+func (r *rematerializer) find(base *program.Value, m *point) (k int, found bool) {
+	return slices.BinarySearchFunc(r.readers[base], m, func(a, b *point) int { return a.at - b.at })
 }
 
 // choose returns the value to compute again, or nil.
-func (r *rematerializer) choose() (best *program.Value) {
-	most := 0. // bytes for each byte of the launch's traffic
-	for _, in := range r.p.Instrs[:r.peak] {
-		k, _ := in.Op.(program.Kernel)
-		_, prepare := k.Planner.(gemm.Prepare)
-		if _, split := k.Planner.(gemm.ConvSplit); in.Plan == nil || len(in.Out) != 1 || !prepare && !split && !program.Is[program.Map](in.Op) {
+func (r *rematerializer) choose() *program.Value {
+	for _, m := range r.candidates {
+		if m.at >= r.peak.at {
 			continue
 		}
-		v := in.Out[0]
-		first, ok := r.again(v)
+		v := m.in.Out[0]
+		k, ok := r.again(v)
+		if !ok {
+			continue
+		}
+		first := r.readers[v][k]
 		available := func(v *program.Value) bool {
 			if end, state := r.ends[v.Base]; state {
-				return end == 0 || end > first
+				return end == nil || end.at > first.at
 			}
-			_, computed := r.at[v.Base.Def]
-			return !computed || r.last(v.Base) >= first
+			return r.of[v.Base.Def] == nil || r.last[v.Base].at >= first.at
 		}
-		if !ok || slices.ContainsFunc(in.In, func(v *program.Value) bool { return !available(v) }) {
-			continue
-		}
-		if score := float64(v.Bytes()) / float64(in.Traffic(in.Plan)+launchBytes); best == nil || score > most || score == most && v.Bytes() > best.Bytes() {
-			best, most = v, score
+		if !slices.ContainsFunc(m.in.In, func(v *program.Value) bool { return !available(v) }) {
+			return v
 		}
 	}
-	return best
+	return nil
 }
 
 // repeat computes a value again before the first instruction after the peak that reads it.
 func (r *rematerializer) repeat(v *program.Value) {
-	first, _ := r.again(v)
+	k, _ := r.again(v)
+	from := r.of[v.Def]
+	early, late := r.readers[v][:k:k], r.readers[v][k:]
+	first := late[0]
 	def := *v.Def
 	def.In, def.Out = slices.Clone(def.In), nil
-	instrs, rest := r.p.Instrs[:first:first], r.p.Instrs[first:]
-	r.p.Instrs = append(instrs, &def)
-	same := map[*program.Value]*program.Value{v: r.p.NewValue(&def, v.Name, v.Type)}
-	for _, in := range rest {
-		if program.Is[program.Alias](in.Op) {
-			continue
-		}
-		for i, x := range in.In {
+	to := r.p.NewValue(&def, v.Name, v.Type)
+	m := &point{in: &def, at: first.at, live: first.live - first.own, own: from.own, score: from.score}
+	r.of[&def] = m
+	for _, other := range r.points[early[k-1].at+1 : first.at] {
+		other.live -= v.Bytes()
+	}
+	r.points = slices.Insert(r.points, first.at, m)
+	for _, other := range r.points[m.at+1:] {
+		other.at++
+	}
+	at, _ := slices.BinarySearchFunc(r.candidates, m, better)
+	r.candidates = slices.Insert(r.candidates, at, m)
+	r.readers[v], r.readers[to] = early, late
+	r.last[v], r.last[to] = early[k-1], r.last[v]
+	for _, x := range def.In {
+		at, _ := r.find(x.Base, m)
+		r.readers[x.Base] = slices.Insert(r.readers[x.Base], at, m)
+	}
+	same, more := map[*program.Value]*program.Value{v: to}, []*program.Instr{&def}
+	for _, reader := range late {
+		for i, x := range reader.in.In {
 			if x.Base != v {
 				continue
 			}
 			if same[x] == nil {
-				same[x] = r.p.EmitAlias(x.Def.Nodes, x.Name, x.Type, same[v], x.View)
+				alias := &program.Instr{Op: program.Alias{}, In: []*program.Value{to}, Nodes: x.Def.Nodes}
+				same[x], more = r.p.NewAlias(alias, x.Name, x.Type, to, x.View), append(more, alias)
 			}
-			in.In[i] = same[x]
+			reader.in.In[i] = same[x]
 		}
 	}
-	r.p.Instrs = append(r.p.Instrs, rest...)
+	r.before[first.in] = append(r.before[first.in], more...)
+}
+
+// finish inserts the new instructions.
+func (r *rematerializer) finish() {
+	if len(r.before) == 0 {
+		return
+	}
+	instrs := r.p.Instrs
+	r.p.Instrs = make([]*program.Instr, 0, len(r.points))
+	var add func(in *program.Instr)
+	add = func(in *program.Instr) {
+		for _, b := range r.before[in] {
+			add(b)
+		}
+		r.p.Instrs = append(r.p.Instrs, in)
+	}
+	for _, in := range instrs {
+		add(in)
+	}
 }

@@ -1,8 +1,6 @@
 package passes
 
 import (
-	"slices"
-
 	"github.com/stheno-ml/stheno/cudaops/internal/program"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/gemm"
@@ -60,9 +58,12 @@ func castOperands(p *program.Program, t Target) error {
 // early returns instructions with others, each right after the one that computes its input, or at first.
 func early(instrs, others []*program.Instr) []*program.Instr {
 	after := map[*program.Instr][]*program.Instr{}
+	for _, in := range instrs {
+		after[in] = nil
+	}
 	for _, in := range others {
 		def := in.In[0].Base.Def
-		if !slices.Contains(instrs, def) {
+		if _, computed := after[def]; !computed {
 			def = nil
 		}
 		after[def] = append(after[def], in)

@@ -14,7 +14,7 @@ import (
 // storeSplits makes Maps store the BF16 splits that products and convolutions read: of a float32 value that they compute, in place of its elements if nothing else reads
 // these, or of a value that they read. No launch then reads the value to split it. Splits encode every number, so a product that has to scale them first finds the elements.
 func storeSplits(p *program.Program, dev kernels.Device) error {
-	s := &splitStorer{p: p, device: dev, readers: map[*program.Value][]operandUse{}, fixed: map[*program.Value]bool{}, at: map[*program.Instr]int{}, images: map[*program.Instr][2]gemm.ConvSplit{}}
+	s := &splitStorer{p: p, device: dev, readers: map[*program.Value][]operandUse{}, fixed: map[*program.Value]bool{}, at: map[*program.Instr]int{}, images: map[*program.Instr][2]gemm.ConvSplit{}, gone: map[*program.Value]bool{}}
 	for i, in := range p.Instrs {
 		if s.at[in] = i; program.Is[program.Alias](in.Op) {
 			continue
@@ -32,7 +32,7 @@ func storeSplits(p *program.Program, dev kernels.Device) error {
 	for _, u := range p.Updates {
 		s.fixed[u.Next.Base] = true
 	}
-	for _, in := range slices.Clone(p.Instrs) {
+	for _, in := range p.Instrs {
 		for _, v := range slices.Clone(in.Out) {
 			if v.Base == v && v.Numeric && v.Dtype == kernels.Float32 && v.Bytes() <= shareSplitMax {
 				if err := s.store(v); err != nil {
@@ -41,6 +41,7 @@ func storeSplits(p *program.Program, dev kernels.Device) error {
 			}
 		}
 	}
+	p.Instrs = slices.DeleteFunc(p.Instrs, func(in *program.Instr) bool { return program.Is[program.Alias](in.Op) && s.gone[in.In[0].Base] })
 	return nil
 }
 
@@ -51,6 +52,7 @@ type splitStorer struct {
 	fixed   map[*program.Value]bool         // bases that the user or the next run reads
 	at      map[*program.Instr]int          // its place in the program
 	images  map[*program.Instr][2]gemm.ConvSplit
+	gone    map[*program.Value]bool // values that are stored as splits alone
 }
 
 // operandUse is operand i of an instruction.
@@ -173,7 +175,7 @@ func (s *splitStorer) by(in *program.Instr, uses []operandUse, as codegen.Split,
 	if alone {
 		in.Out = in.Out[:len(in.Out)-1]
 		in.Out[k] = split
-		s.p.Instrs = slices.DeleteFunc(s.p.Instrs, func(in *program.Instr) bool { return program.Is[program.Alias](in.Op) && in.In[0].Base == v })
+		s.gone[v] = true
 	}
 	for _, u := range uses {
 		if c, is := program.ConvOf(u.in.Op); is {

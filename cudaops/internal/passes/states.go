@@ -10,7 +10,12 @@ import (
 // instructions that read the state. It moves that instruction behind them, or copies the next value to the state at the end of
 // the run.
 func states(p *program.Program) error {
-	u := &stateUpdater{p: p, changes: map[*program.Value]bool{}}
+	u := &stateUpdater{p: p, changes: map[*program.Value]bool{}, parts: map[*program.Value]bool{}}
+	for _, in := range p.Instrs {
+		for _, v := range in.In {
+			u.parts[v] = u.parts[v] || isConcatInPlace(in)
+		}
+	}
 	for _, to := range p.Updates {
 		u.changes[to.State] = to.Next != to.State
 	}
@@ -20,10 +25,10 @@ func states(p *program.Program) error {
 		if to.Next == to.State {
 			continue
 		}
-		if v := to.Next; v.IsContiguous() && slices.Equal(v.Shape, v.Base.Shape) && ownsResult(p, v.Base) { // such as a WhenTraining
+		if v := to.Next; v.IsContiguous() && slices.Equal(v.Shape, v.Base.Shape) && u.ownsResult(v.Base) { // such as a WhenTraining
 			to.Next = v.Base
 		}
-		if next[to.Next] || !ownsResult(p, to.Next) {
+		if next[to.Next] || !u.ownsResult(to.Next) {
 			if err := u.copy(to); err != nil {
 				return err
 			}
@@ -43,14 +48,13 @@ func states(p *program.Program) error {
 type stateUpdater struct {
 	p       *program.Program
 	changes map[*program.Value]bool // states
+	parts   map[*program.Value]bool // inputs of a ConcatInPlace
 }
 
 // ownsResult reports whether a launch or collective of each run computes a value into a buffer that no other value determines.
-func ownsResult(p *program.Program, v *program.Value) bool {
-	if op := v.Def.Op; v.Base != v || !program.Is[program.Collective](op) && !program.Launches(op) || !slices.Contains(p.Instrs, v.Def) {
-		return false
-	}
-	return !slices.ContainsFunc(p.Instrs, func(in *program.Instr) bool { return isConcatInPlace(in) && slices.Contains(in.In, v) })
+func (u *stateUpdater) ownsResult(v *program.Value) bool {
+	op := v.Def.Op
+	return v.Base == v && (program.Is[program.Collective](op) || program.Launches(op)) && !u.parts[v]
 }
 
 // copy replaces the next value of a state by a copy: of a state at the beginning of the run, of other values at the end.

@@ -20,36 +20,35 @@ func vectors(p *program.Program, t Target) error {
 	if t.Device.Kind != kernels.GPU {
 		return nil
 	}
-	for at := 0; at < len(p.Instrs); at++ {
-		in := p.Instrs[at]
+	updated := map[*program.Value]bool{} // bases of states, in training, whose kernels are assembled beforehand
+	for _, u := range p.Updates {
+		updated[u.State.Base] = updated[u.State.Base] || u.Next.Base != u.State.Base
+	}
+	return each(p, func(in *program.Instr) (keep bool, err error) {
 		x, ok := program.ProductOf(in.Op)
 		if !ok || x.Dtype != kernels.Float32 || x.Batch != 1 || x.M != 1 || x.HasEpilogue() || !x.B.Trans || x.N < 2 || x.K < 2 || x.N*x.K > maxElements || len(in.In) != 2 {
-			continue
+			return true, nil
 		}
 		vector, matrix := in.In[0], in.In[1]
 		shape := []int{int(x.N), int(x.K)}
-		updated := slices.ContainsFunc(p.Updates, func(u program.Update) bool { return u.State.Base == matrix.Base && u.Next.Base != matrix.Base }) // in training, whose kernels are assembled beforehand
-		if updated || !program.Is[program.State](matrix.Base.Def.Op) || !vector.IsContiguous() || !matrix.IsContiguous() || !codegen.RowsWhole(t.Device, shape, []int{1}) {
-			continue
+		if updated[matrix.Base] || !program.Is[program.State](matrix.Base.Def.Op) || !vector.IsContiguous() || !matrix.IsContiguous() || !codegen.RowsWhole(t.Device, shape, []int{1}) {
+			return true, nil
 		}
 		b := expr.NewBuilder(x.Dtype, x.Dtype)
 		f, err := b.Func(b.Apply(expr.RowSum, b.Apply(expr.Mul, b.Operand(0), b.Operand(1))))
 		if err != nil {
-			return in.InNode(err)
+			return false, err
 		}
 		views := program.Collect([]*program.Value{vector, matrix}, func(v *program.Value) *program.Value {
-			def := &program.Instr{Op: program.Alias{}, In: []*program.Value{v}, Nodes: in.Nodes}
-			p.Instrs = slices.Insert(p.Instrs, at, def)
-			at++
 			view := program.View{Offset: v.View.Offset, Strides: []int64{0, 1}}
 			if v == matrix {
 				view.Strides[0], view.Matmul = x.K, true
 			}
-			return p.NewAlias(def, v.Name, program.Type{Numeric: true, Dtype: v.Dtype, Shape: tensor.Shape(shape)}, v.Base, view)
+			return p.EmitAlias(in.Nodes, v.Name, program.Type{Numeric: true, Dtype: v.Dtype, Shape: tensor.Shape(shape)}, v, view)
 		})
 		in.Op, in.In = program.Map{Func: f, Shape: tensor.Shape(shape), Axes: []int{1}, PerRow: []bool{true}}, views
-	}
-	return nil
+		return true, nil
+	})
 }
 
 // prologues fuses Maps with reductions over a vector, such as a normalization, into Maps that vectors made of products with the vector, if these alone read their result: each

@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	internal "github.com/stheno-ml/stheno/internal/gorgonia"
+	"github.com/stheno-ml/stheno/internal/guard"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/codegen"
 	"github.com/stheno-ml/stheno/kernels/expr"
@@ -177,10 +178,16 @@ func (in *Instr) Operands() []*Value {
 }
 
 // PlanFor returns the launches of an instruction on a device.
-func (in *Instr) PlanFor(dev kernels.Device) (*kernels.Plan, error) {
+func (in *Instr) PlanFor(dev kernels.Device) (p *kernels.Plan, err error) {
 	if op, kernel := in.Op.(Kernel); kernel {
 		return op.plan(dev)
 	}
+	err = guard.Own("its plan", func() (err error) { p, err = in.generated(dev); return err })
+	return p, err
+}
+
+// generated returns the launch of a generated kernel.
+func (in *Instr) generated(dev kernels.Device) (*kernels.Plan, error) {
 	views := Collect(in.In, (*Value).kernelView)
 	switch op := in.Op.(type) {
 	case Map:

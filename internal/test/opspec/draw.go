@@ -3,6 +3,7 @@ package opspec
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/stheno-ml/stheno/internal/test/compare"
 	"github.com/stheno-ml/stheno/internal/values"
@@ -173,4 +174,38 @@ func (c Case) Values(dt kernels.Dtype, xs [][]float64) []gorgonia.Value {
 		copy(mem, Encode(dt, xs[i]))
 	}
 	return vs
+}
+
+// Enlarged returns the case with one or two extents of its inputs, wherever they are, replaced by huge ones: of up to 2^40.
+func (c Case) Enlarged(r *rand.Rand) Case {
+	all := slices.Concat(c.Shapes...)
+	if len(all) == 0 {
+		return c
+	}
+	to := map[int]int{}
+	for range 1 + r.IntN(2) {
+		to[all[r.IntN(len(all))]] = int(math.Exp2(10 + 30*r.Float64()))
+	}
+	c.Shapes = slices.Clone(c.Shapes)
+	for i, s := range c.Shapes {
+		c.Shapes[i] = s.Clone()
+		for a, d := range s {
+			if n, ok := to[d]; ok {
+				c.Shapes[i][a] = n
+			}
+		}
+	}
+	return c
+}
+
+// MaxElements returns the number of elements of the largest input, in float64: it may be more than an int has.
+func (c Case) MaxElements() (most float64) {
+	for _, s := range c.Shapes {
+		n := 1.
+		for _, d := range s {
+			n *= float64(d)
+		}
+		most = max(most, n)
+	}
+	return most
 }
