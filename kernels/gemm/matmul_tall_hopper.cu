@@ -9,6 +9,7 @@
 // Below 2^-104 x1 loses bits, up to 2^-136, and an infinite element of A has none. A warp that finds such an element in a row of A, or a sum that is not finite, looks at the row. One with a NaN is
 // NaN. With an infinite element its sums are those of the infinite terms. If other sums are not finite, or so small that the lost bits count, the warp computes its 16 rows again, by FMA.
 // An infinite element of B is x1, beside a finite x0 of its sign: so no term of a finite row is 0 times infinity where it should not be.
+// The largest finite ones would be infinite as x0: with one in B, rows are computed again.
 //
 // Bound: the issue of instructions, a half of them for copies, splits and stores.
 //stheno:targets sm_90a ptx
@@ -134,13 +135,13 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll 1
     for (int i = 0; i < SLOTS - 1; i++) fetch();
 
-    __shared__ u32 largest;         // of B's finite elements
+    __shared__ u32 largest;         // of B's finite elements, rounded to TF32
     __shared__ u32 special[N / 32]; // columns of B with others
     if (t == 0) largest = 0;
     if (t < N / 32) special[t] = 0;
     arrived<SLOTS - 1>(); // B
     __syncthreads();
-    bool tiny = false;
+    bool unusual = false;
     u32 most = 0;
 #pragma unroll 1
     for (int i = t; i < plane / 4; i += blockDim.x) {
@@ -151,11 +152,12 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const u32 bits = __float_as_uint(fabsf(x[e]));
+            const u32 rounded = (bits + 0x1000) & 0xffffe000;
             const bool finite = bits < INFINITE;
-            tiny |= size(x[e]) < LEAST - 1;
-            if (finite) most = max(most, bits);
+            unusual |= size(x[e]) < LEAST - 1 || finite && rounded == INFINITE;
+            if (finite) most = max(most, rounded);
             else atomicOr(&special[i % (QUAD / 16) / 32], 1u << i % (QUAD / 16) % 32);
-            high[e] = copysignf(finite ? __uint_as_float(min((bits + 0x1000) & 0xffffe000, 0x7f7fe000)) : 0x1p-100f, x[e]);
+            high[e] = copysignf(finite ? __uint_as_float(min(rounded, 0x7f7fe000)) : 0x1p-100f, x[e]);
             low[e] = x[e] - high[e];
         }
         at[0] = make_float4(high[0], high[1], high[2], high[3]);
@@ -164,7 +166,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
     most = __reduce_max_sync(0xffffffff, most);
     if (lane == 0) atomicMax(&largest, most);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    const bool inexact = __syncthreads_or(tiny);
+    const bool inexact = __syncthreads_or(unusual);
     const u64 high = (u64)((shared_address(bs) & 0x3ffff) >> 4) | (u64)(QUAD >> 4) << 16 | (u64)(128 >> 4) << 32; // wgmma's descriptor of the first 8 terms
     const u64 low = high + (plane >> 2);
     const int from = g * 32 + (q * 4 ^ placeA(g)); // of rows g and g + 8, four terms of 16
