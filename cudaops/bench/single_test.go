@@ -28,6 +28,7 @@ func TestSingleForms(t *testing.T) {
 	}{
 		{"near 1", [2]int{}, nil}, {"zeros", [2]int{}, []float64{0, 0, 0}}, {"special", [2]int{}, []float64{inf, -inf, math.NaN()}}, {"infinite", [2]int{}, []float64{inf}}, {"infinite and zeros", [2]int{}, []float64{inf, -inf, 0, 0}},
 		{"tiny and large", [2]int{-120, 118}, nil}, {"large and tiny", [2]int{119, -121}, nil}, {"rare sizes", [2]int{}, []float64{0x1p-130, 0x1p-149, 0x1p126, -0x1.fffffep127}},
+		{"tiny", [2]int{}, []float64{0x1p-149, 0x1.8p-126, 0x1.fffffep-127}}, {"large", [2]int{}, []float64{0x1p126, -0x1.fffffep127, 0x1p60}},
 	}
 	plans, others := 0, 0
 	for i, s := range [][4]int64{{1, 37, 201, 260}, {2, 66, 129, 200}, {3, 102, 64, 77}, {1, 128, 384, 512}, {1, 17, 130, 51}, {2, 48, 131, 1028}, {9, 7, 12, 300}, {1, 301, 1, 203}, {2, 60, 310, 9}} {
@@ -73,6 +74,9 @@ func TestSingleForms(t *testing.T) {
 					inRegisters := strings.HasPrefix(kernel, "single_") || strings.HasPrefix(kernel, "tall_hopper")
 					if seen[kernel] || testing.Short() && (len(seen) > 1 || !inRegisters) || !inRegisters && r.IntN(8) > 0 {
 						continue
+					}
+					if !inRegisters && c.name == "rare sizes" {
+						continue // sums of other kernels may overflow: elements differ by more than 2^200
 					}
 					if seen[kernel] = true; inRegisters {
 						plans++

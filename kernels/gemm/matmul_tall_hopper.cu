@@ -58,6 +58,7 @@ __device__ __forceinline__ void split(float x, u32& high, u32& low) {
 
 constexpr u32 INFINITE = 0x7f800000; // the bits of infinity; those of NaN are larger
 constexpr u32 LEAST = (127 - 104) << 24; // 2^-104 without its sign
+constexpr u32 MODERATE = (127 + 20) << 23; // 2^20
 __device__ __forceinline__ u32 size(float x) { return 2 * __float_as_uint(x) - 1; } // 0 gives the largest number
 
 // run computes n columns, from column0 on, of every parts-th tile of 64 rows of C, which has `columns`. A warp has SLOTS slices of A in shared memory: more leave less L1, by way of which rows that are not aligned are copied.
@@ -137,7 +138,8 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 
     __shared__ u32 largest;         // of B's finite elements, rounded to TF32
     __shared__ u32 special[N / 32]; // columns of B with others
-    if (t == 0) largest = 0;
+    __shared__ float unit;          // of sums
+    if (t == 0) largest = 0, unit = 1;
     if (t < N / 32) special[t] = 0;
     arrived<SLOTS - 1>(); // B
     __syncthreads();
@@ -166,7 +168,18 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
     most = __reduce_max_sync(0xffffffff, most);
     if (lane == 0) atomicMax(&largest, most);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    const bool inexact = __syncthreads_or(unusual);
+    bool inexact = __syncthreads_or(unusual);
+    if (__any_sync(0xffffffff, inexact && largest < MODERATE)) { // B times 2^45 has no tiny elements
+#pragma unroll 1
+        for (int i = t; i < 2 * plane / 4; i += blockDim.x) {
+            float4& v = reinterpret_cast<float4*>(bs)[i];
+            v = make_float4(v.x * 0x1p45f, v.y * 0x1p45f, v.z * 0x1p45f, v.w * 0x1p45f);
+        }
+        if (t == 0) unit = 0x1p-45f;
+        inexact = false;
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        __syncthreads();
+    }
     const u64 high = (u64)((shared_address(bs) & 0x3ffff) >> 4) | (u64)(QUAD >> 4) << 16 | (u64)(128 >> 4) << 32; // wgmma's descriptor of the first 8 terms
     const u64 low = high + (plane >> 2);
     const int from = g * 32 + (q * 4 ^ placeA(g)); // of rows g and g + 8, four terms of 16
@@ -217,6 +230,9 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 by += 4 * QUAD >> 4;
             }
         }
+        if (const float u = unit; u != 1)
+#pragma unroll
+            for (int i = 0; i < N / 2; i++) sum[i] *= u;
         float check = 0; // or NaN
 #pragma unroll
         for (int i = 0; i < N / 2; i++) check = fmaf(sum[i], 0, check);
@@ -235,42 +251,70 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                     if (!(skip >> (i / 4 * 8 + i % 2) & 1)) smallest[i / 2 % 2] = fminf(smallest[i / 2 % 2], x < inf ? x : -1);
                 }
             }
-            u32 look[2]; // rows, each by 4 bits
+            bool again = false;
+            u32 rows = 0; // to be looked at: bit 4 g + r for row + g + 8 r
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 for (int d = 1; d < 4; d *= 2) smallest[r] = fminf(smallest[r], __shfl_xor_sync(0xffffffff, smallest[r], d)), least[r] = min(least[r], __shfl_xor_sync(0xffffffff, least[r], d));
-                if (specials != 0 && least[r] < LEAST - 1) smallest[r] = -1; // x0 may be 0 there, and 0 times infinity is NaN
-                look[r] = __ballot_sync(0xffffffff, row + g + 8 * r < m && (!(smallest[r] >= 0 && smallest[r] < inf) || inexact || least[r] < LEAST - 1));
+                const bool inside = row + g + 8 * r < m, tiny = least[r] < LEAST - 1;
+                if (specials != 0 && tiny) smallest[r] = -1; // x0 may be 0 there, and 0 times infinity is NaN
+                again |= inside && tiny && smallest[r] >= 0 && smallest[r] < k * 0x1p-110f * __uint_as_float(largest); // 2^26 times what the sum may have lost
+                rows |= (__ballot_sync(0xffffffff, inside && (!(smallest[r] >= 0 && smallest[r] < inf) || inexact)) & 0x11111111) << r;
             }
-            bool again = false;
+            u32 slices = 0; // by bit as in rows: slices of 32 terms with an infinite element
 #pragma unroll 1
-            for (int e = 0; e < 16; e++) {
-                if (!((e < 8 ? look[0] : look[1]) >> e % 8 * 4 & 1)) continue;
-                const float sums = __shfl_sync(0xffffffff, e < 8 ? smallest[0] : smallest[1], e % 8 * 4), *const x = a + (row + e) * line;
-                u32 most = 0;
-#pragma unroll 4
-                for (int l = lane; l < k; l += 32) most = max(most, __float_as_uint(fabsf(x[l * down])));
-                most = __reduce_max_sync(0xffffffff, most);
-                const float enough = k * (0x1p-110f * __uint_as_float(most) + 0x1p-110f * __uint_as_float(largest)); // 2^26 times what the sum may have lost
-                again |= most == INFINITE ? specials != 0 : most != 0 && most < INFINITE && sums < enough;
-                if (most != INFINITE) continue;
-                float to[N / 32] = {}; // columns lane, lane + 32, ...
-#pragma unroll 1
-                for (int l0 = 0; l0 < k;) { // the next infinite element of 32 from l0 on
-                    const float v = l0 + lane < k ? x[(l0 + lane) * down] : 0;
-                    const int l = __ffs(__ballot_sync(0xffffffff, fabsf(v) == inf)) - 1;
-                    const float u = __shfl_sync(0xffffffff, v, l), *const y = bs + placeB(l0 + max(l, 0)) + lane * 4;
-                    if (l >= 0)
+            while (rows != 0) { // four at a time, each by 8 lanes
+                u32 mine = rows, rank = __popc(rows & ((1u << lane) - 1)), where = 0, most = 0;
+                const bool is = rows >> lane & 1 && rank < 4;
 #pragma unroll
-                        for (int i = 0; i < N / 32; i++) to[i] = fmaf(u, y[i * 128] + y[i * 128 + plane], to[i]);
-                    l0 += l < 0 ? 32 : l + 1;
+                for (int i = 0; i < 4; i++) {
+                    if (i < lane / 8) mine &= mine - 1;
+                    rows &= rows - 1;
                 }
+                const int bit = __ffs(mine) - 1;
+                const float* const x = a + (row + bit / 4 + bit % 4 * 8) * line;
+#pragma unroll 8
+                for (int l = lane % 8; l < k; l += 8) {
+                    const u32 size = mine != 0 ? __float_as_uint(fabsf(x[l * down])) : 0;
+                    most = max(most, size);
+                    if (size == INFINITE) where |= 1u << l / 32;
+                }
+#pragma unroll
+                for (int d = 1; d < 8; d *= 2) most = max(most, __shfl_xor_sync(0xffffffff, most, d)), where |= __shfl_xor_sync(0xffffffff, where, d);
+                const float sums0 = __shfl_sync(0xffffffff, smallest[0], bit & 28), sums1 = __shfl_sync(0xffffffff, smallest[1], bit & 28);
+                const float enough = k * (0x1p-110f * __uint_as_float(most) + 0x1p-110f * __uint_as_float(largest));
+                again |= most == INFINITE ? specials != 0 : most != 0 && most < INFINITE && (bit % 2 ? sums1 : sums0) < enough;
+                where = __shfl_sync(0xffffffff, most == INFINITE ? where : 0, rank * 8);
+                if (is) slices = where;
+            }
+            float to[N / 32] = {}; // columns lane, lane + 32, ... of a row with infinite elements: the sums of its infinite terms
+            u32 done = 0;
+#pragma unroll 1
+            for (u32 infinite = __ballot_sync(0xffffffff, slices != 0); infinite != 0;) {
+                const int bit = __ffs(infinite) - 1, r = bit / 4 + bit % 4 * 8;
+                const u32 left = __shfl_sync(0xffffffff, slices, bit);
+                const int l0 = (__ffs(left) - 1) * 32;
+                const float v = l0 + lane < k ? a[(row + r) * line + (l0 + lane) * down] : 0;
+                const u32 next = __ballot_sync(0xffffffff, fabsf(v) == inf) & ~done;
+                const int l = __ffs(next) - 1;
+                const float u = __shfl_sync(0xffffffff, v, l), *const y = bs + placeB(l0 + l) + lane * 4;
+#pragma unroll
+                for (int i = 0; i < N / 32; i++) to[i] = fmaf(u, y[i * 128] + y[i * 128 + plane], to[i]);
+                done = (2u << l) - 1;
+                if ((next & ~done) != 0) continue;
+                done = 0;
+                if (lane == bit) slices &= slices - 1;
+                if ((left & left - 1) != 0) continue;
+                infinite &= infinite - 1;
 #pragma unroll
                 for (int i = 0; i < N / 2; i++) {
                     const float u = __shfl_sync(0xffffffff, to[i / 16], i / 4 % 4 * 8 + i % 2 + q * 2);
-                    if (e == g + i / 2 % 2 * 8) sum[i] = u;
+                    if (r == g + i / 2 % 2 * 8) sum[i] = u;
                 }
+#pragma unroll
+                for (int i = 0; i < N / 32; i++) to[i] = 0;
             }
+            again = __any_sync(0xffffffff, again);
             if (again) {
                 const float* const p[2] = {a + min(row + g, m - 1) * line, a + min(row + g + 8, m - 1) * line};
 #pragma unroll
@@ -288,7 +332,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                     for (int i = 0; i < N / 4; i++) {
                         const int at = l / 4 * (QUAD / 16) + i / 2 * 8 + i % 2;
                         const float4 high = y[at], low = y[at + plane / 4];
-                        const float v[4] = {high.x + low.x, high.y + low.y, high.z + low.z, high.w + low.w};
+                        const float v[4] = {(high.x + low.x) * unit, (high.y + low.y) * unit, (high.z + low.z) * unit, (high.w + low.w) * unit};
 #pragma unroll
                         for (int e = 0; e < 8; e++) {
                             float& to = sum[i / 2 * 4 + i % 2 + e / 4 * 2];
