@@ -273,11 +273,21 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 }
                 const int bit = __ffs(mine) - 1;
                 const float* const x = a + (row + bit / 4 + bit % 4 * 8) * line;
-#pragma unroll 8
-                for (int l = lane % 8; l < k; l += 8) {
-                    const u32 size = mine != 0 ? __float_as_uint(fabsf(x[l * down])) : 0;
+                const auto see = [&](float v, int l) {
+                    const u32 size = __float_as_uint(fabsf(v));
                     most = max(most, size);
                     if (size == INFINITE) where |= 1u << l / 32;
+                };
+                const int end = mine != 0 ? k : 0;
+                if (N < 128 && wide) { // 128 columns leave no registers
+#pragma unroll 4
+                    for (int l = lane % 8 * 4; l < end; l += 32) {
+                        const float4 v = *reinterpret_cast<const float4*>(x + l);
+                        see(v.x, l), see(v.y, l), see(v.z, l), see(v.w, l);
+                    }
+                } else {
+#pragma unroll 8
+                    for (int l = lane % 8; l < k; l += 8) see(mine != 0 ? x[l * down] : 0, l);
                 }
 #pragma unroll
                 for (int d = 1; d < 8; d *= 2) most = max(most, __shfl_xor_sync(0xffffffff, most, d)), where |= __shfl_xor_sync(0xffffffff, where, d);
