@@ -6,8 +6,9 @@
 // the one before is multiplied. Lanes split elements of A in registers, from which wgmma reads them. Tensor cores truncate, so they accumulate 16 terms, low products first; an addition that
 // rounds adds these to the sums. Sums of chunks of K are added by another launch, see matmul.cu; batches of few rows and columns are those of matmul_inner.cu.
 //
-// Below 2^-104 x1 loses bits, up to 2^-136, and an infinite element of A has none. A warp that finds such an element in a row of A, or a sum that is not finite, looks at the row. One with a NaN is
-// NaN. With an infinite element its sums are those of the infinite terms. If other sums are not finite, or so small that the lost bits count, the warp computes its 16 rows again, by FMA.
+// Below 2^-104 x1 loses bits, up to 2^-136, and an infinite element of A has none. A B with such elements and no large ones is multiplied by 2^45. A warp looks at rows of A whose sums are not
+// finite: one with a NaN is NaN, and with an infinite element its sums are those of the infinite terms. If other sums are not finite, or so small that the lost bits count, the warp computes its
+// 16 rows again, by FMA.
 // An infinite element of B is x1, beside a finite x0 of its sign: so no term of a finite row is 0 times infinity where it should not be.
 // The largest finite ones would be infinite as x0: with one in B, rows are computed again.
 //
