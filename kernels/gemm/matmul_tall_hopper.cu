@@ -59,8 +59,10 @@ __device__ __forceinline__ void split(float x, u32& high, u32& low) {
 
 constexpr u32 INFINITE = 0x7f800000; // the bits of infinity; those of NaN are larger
 constexpr u32 LEAST = (127 - 104) << 24; // 2^-104 without its sign
-constexpr u32 MODERATE = (127 + 20) << 23; // 2^20
-__device__ __forceinline__ u32 size(float x) { return 2 * __float_as_uint(x) - 1; } // 0 gives the largest number
+constexpr u32 MODERATE = (127 + 20) << 24;
+constexpr u32 LARGEST = 2 * 0x7f7ff000; // rounds to infinity in TF32
+__device__ __forceinline__ u32 twice(float x) { return 2 * __float_as_uint(x); } // the bits without the sign
+__device__ __forceinline__ u32 size(float x) { return twice(x) - 1; }              // 0 gives the largest number
 
 // run computes n columns, from column0 on, of every parts-th tile of 64 rows of C, which has `columns`. A warp has SLOTS slices of A in shared memory: more leave less L1, by way of which rows that are not aligned are copied.
 template <int N>
@@ -137,50 +139,64 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll 1
     for (int i = 0; i < SLOTS - 1; i++) fetch();
 
-    __shared__ u32 largest;         // of B's finite elements, rounded to TF32
-    __shared__ u32 special[N / 32]; // columns of B with others
+    __shared__ u32 extent[2];       // the least and the largest size of B's elements
+    __shared__ u32 special[N / 32]; // columns of B with elements that are not finite
     __shared__ float unit;          // of sums
-    if (t == 0) largest = 0, unit = 1;
+    if (t == 0) extent[0] = 0xffffffff, extent[1] = 0, unit = 1;
     if (t < N / 32) special[t] = 0;
     arrived<SLOTS - 1>(); // B
     __syncthreads();
-    bool unusual = false;
-    u32 most = 0;
-#pragma unroll 1
+    float4* const parts0 = reinterpret_cast<float4*>(bs);
+    float4* const parts1 = parts0 + plane / 4; // B, before it is split
+    u32 least = 0xffffffff, most = 0;
+#pragma unroll 2
     for (int i = t; i < plane / 4; i += blockDim.x) {
-        float4* const at = reinterpret_cast<float4*>(bs) + i;
-        const float4 v = at[plane / 4];
-        const float x[4] = {v.x, v.y, v.z, v.w};
-        float high[4], low[4]; // their sum is x
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            const u32 bits = __float_as_uint(fabsf(x[e]));
-            const u32 rounded = (bits + 0x1000) & 0xffffe000;
-            const bool finite = bits < INFINITE;
-            unusual |= size(x[e]) < LEAST - 1 || finite && rounded == INFINITE;
-            if (finite) most = max(most, rounded);
-            else atomicOr(&special[i % (QUAD / 16) / 32], 1u << i % (QUAD / 16) % 32);
-            high[e] = copysignf(finite ? __uint_as_float(min(rounded, 0x7f7fe000)) : 0x1p-100f, x[e]);
-            low[e] = x[e] - high[e];
-        }
-        at[0] = make_float4(high[0], high[1], high[2], high[3]);
-        at[plane / 4] = make_float4(low[0], low[1], low[2], low[3]);
+        const float4 v = parts1[i];
+        least = min(min(least, size(v.x)), min(min(size(v.y), size(v.z)), size(v.w)));
+        most = max(max(most, twice(v.x)), max(max(twice(v.y), twice(v.z)), twice(v.w)));
     }
-    most = __reduce_max_sync(0xffffffff, most);
-    if (lane == 0) atomicMax(&largest, most);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    bool inexact = __syncthreads_or(unusual);
-    if (__any_sync(0xffffffff, inexact && largest < MODERATE)) { // B times 2^45 has no tiny elements
+    least = __reduce_min_sync(0xffffffff, least), most = __reduce_max_sync(0xffffffff, most);
+    if (lane == 0) atomicMin(&extent[0], least), atomicMax(&extent[1], most);
+    __syncthreads();
+    const bool tiny = extent[0] < LEAST - 1;
+    bool inexact = false;
+    if (__any_sync(0xffffffff, tiny || extent[1] >= LARGEST)) {
+        const bool scaled = tiny && extent[1] < MODERATE;
+        const float by = scaled ? 0x1p45f : 1; // then no element is tiny
+        if (t == 0 && scaled) unit = 0x1p-45f;
+        inexact = tiny && !scaled;
 #pragma unroll 1
-        for (int i = t; i < 2 * plane / 4; i += blockDim.x) {
-            float4& v = reinterpret_cast<float4*>(bs)[i];
-            v = make_float4(v.x * 0x1p45f, v.y * 0x1p45f, v.z * 0x1p45f, v.w * 0x1p45f);
+        for (int i = t; i < plane / 4; i += blockDim.x) {
+            const float4 v = parts1[i];
+            const float x[4] = {v.x, v.y, v.z, v.w};
+            float high[4], low[4]; // their sum is x
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const u32 bits = __float_as_uint(fabsf(x[e]));
+                const bool finite = bits < INFINITE;
+                inexact |= finite && 2 * bits >= LARGEST;
+                if (!finite) atomicOr(&special[i % (QUAD / 16) / 32], 1u << i % (QUAD / 16) % 32);
+                high[e] = copysignf(finite ? __uint_as_float(min((bits + 0x1000) & 0xffffe000, 0x7f7fe000)) : 0x1p-100f, x[e]);
+                low[e] = (x[e] - high[e]) * by;
+                high[e] *= by;
+            }
+            parts0[i] = make_float4(high[0], high[1], high[2], high[3]);
+            parts1[i] = make_float4(low[0], low[1], low[2], low[3]);
         }
-        if (t == 0) unit = 0x1p-45f;
-        inexact = false;
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        __syncthreads();
+    } else {
+#pragma unroll 2
+        for (int i = t; i < plane / 4; i += blockDim.x) {
+            const float4 v = parts1[i];
+            const float x[4] = {v.x, v.y, v.z, v.w};
+            u32 high[4], low[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++) split(x[e], high[e], low[e]);
+            reinterpret_cast<uint4*>(parts0)[i] = make_uint4(high[0], high[1], high[2], high[3]);
+            reinterpret_cast<uint4*>(parts1)[i] = make_uint4(low[0], low[1], low[2], low[3]);
+        }
     }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    inexact = __syncthreads_or(inexact);
     const u64 high = (u64)((shared_address(bs) & 0x3ffff) >> 4) | (u64)(QUAD >> 4) << 16 | (u64)(128 >> 4) << 32; // wgmma's descriptor of the first 8 terms
     const u64 low = high + (plane >> 2);
     const int from = g * 32 + (q * 4 ^ placeA(g)); // of rows g and g + 8, four terms of 16
@@ -238,7 +254,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll
         for (int i = 0; i < N / 2; i++) check = fmaf(sum[i], 0, check);
         if (row < m && __any_sync(0xffffffff, check != 0 || inexact || min(least[0], least[1]) < LEAST - 1)) { // what a warp without rows has in shared memory does not count
-            const float inf = __uint_as_float(INFINITE);
+            const float inf = __uint_as_float(INFINITE), largest = extent[1] < LARGEST ? __uint_as_float(extent[1] / 2) : inf;
             const i64 line = transA ? 1 : lda, down = transA ? lda : 1;
             float smallest[2] = {inf, inf}; // sum of the row, -1 if one is not finite
             u32 specials = 0;
@@ -259,7 +275,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 for (int d = 1; d < 4; d *= 2) smallest[r] = fminf(smallest[r], __shfl_xor_sync(0xffffffff, smallest[r], d)), least[r] = min(least[r], __shfl_xor_sync(0xffffffff, least[r], d));
                 const bool inside = row + g + 8 * r < m, tiny = least[r] < LEAST - 1;
                 if (specials != 0 && tiny) smallest[r] = -1; // x0 may be 0 there, and 0 times infinity is NaN
-                again |= inside && tiny && smallest[r] >= 0 && smallest[r] < k * 0x1p-110f * __uint_as_float(largest); // 2^26 times what the sum may have lost
+                again |= inside && tiny && smallest[r] >= 0 && smallest[r] < k * 0x1p-110f * largest; // 2^26 times what the sum may have lost
                 rows |= (__ballot_sync(0xffffffff, inside && (!(smallest[r] >= 0 && smallest[r] < inf) || inexact)) & 0x11111111) << r;
             }
             u32 slices = 0; // by bit as in rows: slices of 32 terms with an infinite element
@@ -293,7 +309,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll
                 for (int d = 1; d < 8; d *= 2) most = max(most, __shfl_xor_sync(0xffffffff, most, d)), where |= __shfl_xor_sync(0xffffffff, where, d);
                 const float sums0 = __shfl_sync(0xffffffff, smallest[0], bit & 28), sums1 = __shfl_sync(0xffffffff, smallest[1], bit & 28);
-                const float enough = k * (0x1p-110f * __uint_as_float(most) + 0x1p-110f * __uint_as_float(largest));
+                const float enough = k * (0x1p-110f * __uint_as_float(most) + 0x1p-110f * largest);
                 again |= most == INFINITE ? specials != 0 : most != 0 && most < INFINITE && (bit % 2 ? sums1 : sums0) < enough;
                 where = __shfl_sync(0xffffffff, most == INFINITE ? where : 0, rank * 8);
                 if (is) slices = where;
