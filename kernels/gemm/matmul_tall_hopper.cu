@@ -74,7 +74,6 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
     const int terms = (k + 15) / 16 * 16, plane = terms * (QUAD / 16);
     float* const bs = reinterpret_cast<float*>(dynamic);
     const bool pairs = !transC && columns % 8 == 0 && reinterpret_cast<unsigned long long>(c) % 8 == 0; // lanes write two columns at a time
-    const bool sectors = transC && m % 8 == 0 && reinterpret_cast<unsigned long long>(c) % 32 == 0; // or 8 elements of columns
     // Lane q of 4 multiplies terms 4 q to 4 q + 3 of 16, that is q and q + 4 of 8 twice: four terms that lie side by side are those of four lanes.
     const auto placeB = [](int l) { return (l / 16 * 4 + l % 4) * (QUAD / 4) + l / 4 % 4; };
     float* const raw = bs + plane;
@@ -290,22 +289,39 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 }
                 const int bit = __ffs(mine) - 1;
                 const float* const x = a + (row + bit / 4 + bit % 4 * 8) * line;
-                const auto see = [&](float v, int l) {
-                    const u32 size = __float_as_uint(fabsf(v));
-                    most = max(most, size);
-                    if (size == INFINITE) where |= 1u << l / 32;
-                };
-                const int end = mine != 0 ? k : 0;
-                if (N < 128 && wide) { // 128 columns leave no registers
-#pragma unroll 4
-                    for (int l = lane % 8 * 4; l < end; l += 32) {
-                        const float4 v = *reinterpret_cast<const float4*>(x + l);
-                        see(v.x, l), see(v.y, l), see(v.z, l), see(v.w, l);
+                if constexpr (N < 128) {
+                    constexpr int SLICES = 4; // in flight
+                    const float* p = x + lane % 8 * (wide ? 4 : down);
+#pragma unroll 1
+                    for (int l0 = 0; l0 < k; l0 += 32 * SLICES, p += 32 * SLICES * down) {
+                        float v[SLICES][4];
+#pragma unroll
+                        for (int s = 0; s < SLICES; s++) {
+                            const int l = l0 + 32 * s + (wide ? lane % 8 * 4 : lane % 8);
+                            if (wide) {
+                                const float4 u = mine != 0 && l < k ? *reinterpret_cast<const float4*>(p + 32 * s) : make_float4(0, 0, 0, 0);
+                                v[s][0] = u.x, v[s][1] = u.y, v[s][2] = u.z, v[s][3] = u.w;
+                            } else {
+#pragma unroll
+                                for (int i = 0; i < 4; i++) v[s][i] = mine != 0 && l + 8 * i < k ? p[(32 * s + 8 * i) * down] : 0;
+                            }
+                        }
+#pragma unroll
+                        for (int s = 0; s < SLICES; s++) {
+                            const u32 size = max(max(twice(v[s][0]), twice(v[s][1])), max(twice(v[s][2]), twice(v[s][3])));
+                            most = max(most, size);
+                            if (size == 2 * INFINITE) where |= 1u << l0 / 32 + s;
+                        }
                     }
-                } else {
+                } else { // no registers are left for more
 #pragma unroll 8
-                    for (int l = lane % 8; l < k; l += 8) see(mine != 0 ? x[l * down] : 0, l);
+                    for (int l = lane % 8; l < k; l += 8) {
+                        const u32 size = mine != 0 ? twice(x[l * down]) : 0;
+                        most = max(most, size);
+                        if (size == 2 * INFINITE) where |= 1u << l / 32;
+                    }
                 }
+                most /= 2;
 #pragma unroll
                 for (int d = 1; d < 8; d *= 2) most = max(most, __shfl_xor_sync(0xffffffff, most, d)), where |= __shfl_xor_sync(0xffffffff, where, d);
                 const float sums0 = __shfl_sync(0xffffffff, smallest[0], bit & 28), sums1 = __shfl_sync(0xffffffff, smallest[1], bit & 28);
@@ -369,7 +385,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 }
             }
         }
-        if (epilogue.steps == 0 && transC && !sectors) { // a warpgroup writes 64 rows of a column at a time: parts of a sector are slow
+        if (epilogue.steps == 0 && transC) { // a warpgroup writes 64 rows of a column at a time: parts of a sector are slow
             constexpr int HALF = N / 2, PITCH = 65;
             float* const s = stage - warp % 4 * STAGE;
             const auto meet = [&] { asm volatile("bar.sync %0, 128;" ::"r"(warp / 4 + 1) : "memory"); };
@@ -401,15 +417,6 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll
                 for (int j = 0; j < N / 8; j++, p += 8)
                     if (j * 8 + q * 2 < n) *reinterpret_cast<float2*>(p) = make_float2(value(4 * j), value(4 * j + 1));
-                continue;
-            }
-            if (epilogue.steps == 0 && sectors) {
-                float* p = to + g + q * 2 * (i64)m;
-#pragma unroll
-                for (int j = 0; j < N / 8; j++, p += 8 * (i64)m) {
-                    if (j * 8 + q * 2 < n) p[0] = value(4 * j);
-                    if (j * 8 + q * 2 + 1 < n) p[m] = value(4 * j + 1);
-                }
                 continue;
             }
             // By way of shared memory: without an epilogue rows of all columns are one array.
