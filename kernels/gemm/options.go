@@ -71,13 +71,13 @@ func (c *candidate) cuts(x *problem, one *candidate, list []cut) []cut {
 	if c.split.blocksPerSM == 0 || x.single() {
 		return list
 	}
-	blocks, most := max(c.count(x), 1), int64(4)
+	blocks := max(c.count(x), 1)
 	if c.m == 0 {
-		blocks, most = max(whole.blocks/(max(whole.partials, 1)*max(whole.parts, 1)), 1), 32
+		blocks = max(whole.blocks/(max(whole.partials, 1)*max(whole.parts, 1)), 1)
 	}
 	*one = *c
 	one.split.minBlocksPerSM = 0
-	counts, tried := splitCounts(x, blocks, most)
+	counts, tried := splitCounts(x, blocks, maxSplitBlocksPerSM)
 	for _, n := range counts[:tried] {
 		if n > 1 && x.K/n < minK {
 			break
@@ -95,6 +95,9 @@ func (c *candidate) cuts(x *problem, one *candidate, list []cut) []cut {
 	}
 	return list
 }
+
+// maxSplitBlocksPerSM bounds the blocks for each SM of the splits that are tried. Where tiles are few for each SM, many splits leave no SM with much more to do than the mean.
+const maxSplitBlocksPerSM = 32
 
 // counts are numbers of splits that are tried, waves those of blocks for each SM.
 var (
