@@ -77,7 +77,7 @@ func (c *candidate) cuts(x *problem, one *candidate, list []cut) []cut {
 	}
 	*one = *c
 	one.split.minBlocksPerSM = 0
-	counts, tried := splitCounts(x, blocks, maxSplitBlocksPerSM)
+	counts, tried := splitCounts(x, blocks, c.maxBlocksPerSM())
 	for _, n := range counts[:tried] {
 		if n > 1 && x.K/n < minK {
 			break
@@ -96,8 +96,13 @@ func (c *candidate) cuts(x *problem, one *candidate, list []cut) []cut {
 	return list
 }
 
-// maxSplitBlocksPerSM bounds the blocks for each SM of the splits that are tried. Where tiles are few for each SM, many splits leave no SM with much more to do than the mean.
-const maxSplitBlocksPerSM = 32
+// maxBlocksPerSM bounds the blocks for each SM of the splits that are tried. Where an SM has few tiles, many splits leave none with much more to compute than the mean.
+func (c *candidate) maxBlocksPerSM() int64 {
+	if c.m > 0 && (c.apart || c.dtype == kernels.Float64) { // not timed with more
+		return 4
+	}
+	return 32
+}
 
 // counts are numbers of splits that are tried, waves those of blocks for each SM.
 var (
