@@ -96,9 +96,9 @@ func (c *candidate) cuts(x *problem, one *candidate, list []cut) []cut {
 	return list
 }
 
-// maxBlocksPerSM bounds the blocks for each SM of the splits that are tried. Where an SM has few tiles, many splits leave none with much more to compute than the mean.
+// maxBlocksPerSM returns the most blocks per SM of a split that is tried. Where an SM has few tiles, small splits spread the work of a launch more evenly over the SMs.
 func (c *candidate) maxBlocksPerSM() int64 {
-	if c.m > 0 && (c.apart || c.dtype == kernels.Float64) { // not timed with more
+	if c.m > 0 && (c.apart || c.dtype == kernels.Float64) { // their times with more blocks were not measured
 		return 4
 	}
 	return 32
