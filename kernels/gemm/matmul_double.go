@@ -59,7 +59,7 @@ func cutsDouble(c *candidate, x *problem, list []cut) []cut {
 	for parts := int64(1); parts <= max(c.cluster, 1) && (parts == 1 || parts*minPart <= x.K && parts*c.count(x) <= joinedBlocksPerSM*x.sms()); parts *= 2 {
 		list = append(list, c.cutIn(x, 1, parts))
 	}
-	counts, tried := splitCounts(x, c.count(x), 4)
+	counts, tried := splitCounts(x, c.count(x), c.maxBlocksPerSM())
 	for _, n := range counts[1:tried] {
 		if x.K >= n*minPartial {
 			list = append(list, c.cutIn(x, n, 1))

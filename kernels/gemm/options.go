@@ -71,13 +71,13 @@ func (c *candidate) cuts(x *problem, one *candidate, list []cut) []cut {
 	if c.split.blocksPerSM == 0 || x.single() {
 		return list
 	}
-	blocks, most := max(c.count(x), 1), int64(4)
+	blocks := max(c.count(x), 1)
 	if c.m == 0 {
-		blocks, most = max(whole.blocks/(max(whole.partials, 1)*max(whole.parts, 1)), 1), 32
+		blocks = max(whole.blocks/(max(whole.partials, 1)*max(whole.parts, 1)), 1)
 	}
 	*one = *c
 	one.split.minBlocksPerSM = 0
-	counts, tried := splitCounts(x, blocks, most)
+	counts, tried := splitCounts(x, blocks, c.maxBlocksPerSM())
 	for _, n := range counts[:tried] {
 		if n > 1 && x.K/n < minK {
 			break
@@ -94,6 +94,14 @@ func (c *candidate) cuts(x *problem, one *candidate, list []cut) []cut {
 		}
 	}
 	return list
+}
+
+// maxBlocksPerSM returns the most blocks per SM of a split that is tried. Where an SM has few tiles, small splits spread the work of a launch more evenly over the SMs.
+func (c *candidate) maxBlocksPerSM() int64 {
+	if c.m > 0 && (c.apart || c.dtype == kernels.Float64) { // their times with more blocks were not measured
+		return 4
+	}
+	return 32
 }
 
 // counts are numbers of splits that are tried, waves those of blocks for each SM.

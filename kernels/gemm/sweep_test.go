@@ -15,7 +15,8 @@ import (
 // sweep-tall.json.gz of up to 64 columns or rows, and outer products, those of sweep-inner.json.gz batches of few rows and columns, and those of sweep-weak.json.gz of the kinds whose choices were worst.
 // Times of launches whose blocks [problem.spread] spreads are of later runs too, times that of the fastest other candidate before over its time in that run.
 // Products of float32 that tall_hopper can compute have the times of later runs, with its tiles of columns.
-var choicesRecord = []string{"testdata/sweep.json.gz", "testdata/sweep-vectors.json.gz", "testdata/sweep-columns.json.gz", "testdata/sweep-doubles.json.gz", "testdata/sweep-single.json.gz", "testdata/sweep-rows.json.gz", "testdata/sweep-lowk.json.gz", "testdata/sweep-tall.json.gz", "testdata/sweep-inner.json.gz", "testdata/sweep-weak.json.gz"}
+// Those of sweep-batches.json.gz are batches of float32 with up to 32 blocks of splits for each SM.
+var choicesRecord = []string{"testdata/sweep.json.gz", "testdata/sweep-vectors.json.gz", "testdata/sweep-columns.json.gz", "testdata/sweep-doubles.json.gz", "testdata/sweep-single.json.gz", "testdata/sweep-rows.json.gz", "testdata/sweep-lowk.json.gz", "testdata/sweep-tall.json.gz", "testdata/sweep-inner.json.gz", "testdata/sweep-weak.json.gz", "testdata/sweep-batches.json.gz"}
 
 // The chosen candidate is as near to the best one as it was when the products of testdata/sweep.json.gz were timed, by TestSweepProducts of cudaops/bench.
 // They were drawn after [measured] was fitted.
