@@ -94,9 +94,9 @@ __device__ __forceinline__ void split(float x, float y, u32& p0, u32& p1, u32& p
     p2 = round(x, y);
 }
 
-// What a warp has met in a slice: elements that are large, not finite or tiny, or too large for their parts. Parts of a slice with tiny elements or ones that are not finite are of the elements
+// Met is what a warp has met in a slice: elements that are large, not finite or tiny, or too large for their parts. Parts of a slice with tiny elements or ones that are not finite are of the elements
 // times 2^16, and must not meet large ones.
-enum Met { LARGE = 1, SCALED = 2, HUGE_ = 4 };
+enum Met { NONE = 0, LARGE = 1, SCALED = 2, HUGE_ = 4 };
 
 // Extent finds what elements are.
 struct Extent {
@@ -107,10 +107,10 @@ struct Extent {
         asm("max.NaN.f32 %0, %0, %1;" : "+f"(most) : "f"(fabsf(x)));
         least = min(least, 2 * __float_as_uint(x) - 1); // 0 gives the largest number
     }
-    template <bool scaled> __device__ __forceinline__ int met() const {
+    template <bool scaled> __device__ __forceinline__ Met met() const {
         if (scaled) return __any_sync(0xffffffff, most >= 0x1p60f) ? HUGE_ : SCALED;
         if (__any_sync(0xffffffff, !(most < 0x1p126f) || least < LEAST - 1)) return SCALED;
-        return __any_sync(0xffffffff, most >= 0x1p44f) ? LARGE : 0;
+        return __any_sync(0xffffffff, most >= 0x1p44f) ? LARGE : NONE;
     }
     // split adds x and y and makes their parts.
     template <bool scaled> __device__ __forceinline__ void split(float x, float y, u32& p0, u32& p1, u32& p2) {
@@ -141,8 +141,8 @@ template <bool along> struct Block {
 #pragma unroll
         for (int i = 0; i < 64; i++) sum[i / 16][i / 8 % 2][i / 4 % 2][i % 4] = 0;
     }
-    // parts splits a slice of A to memory. It returns what the warp has met.
-    template <bool scaled> __device__ __forceinline__ int parts(u32* to, const float* a, int rows) const {
+    // parts splits a slice of A to memory. It returns what the warp met.
+    template <bool scaled> __device__ __forceinline__ Met parts(u32* to, const float* a, int rows) const {
         Extent extent;
 #pragma unroll
         for (int row = threadIdx.x / 4; row < BM; row += THREADS / 4) {
@@ -186,8 +186,8 @@ template <bool along> struct Block {
             }
         }
     }
-    // columns splits the warp's columns of a slice of B. It returns what the warp has met.
-    template <bool scaled> __device__ __forceinline__ int columns(u32 (&y)[3][2][2][4], const float* b) const {
+    // columns splits the warp's columns of a slice of B. It returns what the warp met.
+    template <bool scaled> __device__ __forceinline__ Met columns(u32 (&y)[3][2][2][4], const float* b) const {
         Extent extent;
         float x[4][8];
         if (along) {
@@ -214,7 +214,7 @@ template <bool along> struct Block {
     // multiply adds the products of a slice, with A in parts as well, of which each warp has split every fourth 8 rows.
     __device__ __forceinline__ void multiply(const u32* parts, const float* a, const float* b, int pairs, int4 met) {
         u32 y[3][2][2][4]; // by part, 16 columns, 16 terms, and registers of mma.sync
-        int here = columns<false>(y, b);
+        Met here = columns<false>(y, b);
         if (here == SCALED) here = columns<true>(y, b);
         if (const int all = met.x | met.y | met.z | met.w | here; all >= HUGE_ || all == (LARGE | SCALED)) {
             exact(a, b, pairs);
@@ -273,7 +273,7 @@ template <bool along> struct Block {
             if (i >= -1 && i + 1 < steps) {
                 u32* const to = split + (i + 1) % 2 * 3 * PART;
                 const float* const from = slicesA + (i + 1) % 4 * A::SIZE;
-                int here = parts<false>(to, from, rows);
+                Met here = parts<false>(to, from, rows);
                 if (here == SCALED) here = parts<true>(to, from, rows);
                 if (threadIdx.x % 32 == 0) reinterpret_cast<int*>(met + (i + 1) % 2)[warp] = here;
             }
