@@ -9,7 +9,7 @@ import (
 
 var (
 	forwardKernels = portable("attention", "attention", forwardParts[float32], forwardParts[float64])
-	fewKernel      = own.Kernel("attention_few", "attention_few_f32", portableBody(kernels.Float32, forward[float32]))
+	fewKernels     = portable("attention_few", "attention_few", forward[float32], forward[float64])
 	partsKernels   = portable("attention", "attention_parts", mergeParts[float32], mergeParts[float64])
 )
 
@@ -52,7 +52,7 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	case f.byDouble(dev):
 		f.launchDouble(p, dev, args)
 	case f.seesFew(dev):
-		p.Launch(fewKernel, int(f.fewBlocks()), fewThreads, stored[forwardArgs]{args, f.stored()})
+		p.Launch(fewKernels[f.statistics()], int(f.fewBlocks()), fewThreads, stored[forwardArgs]{args, f.stored()})
 	case f.byAny(dev):
 		f.launchAny(p, dev, args)
 	case f.onHopper(dev):
@@ -90,9 +90,20 @@ const (
 // f32   592 heads,  707 x 6 of 122     230.8  360.9
 // f32   847 heads,  318 x 11 of 42      80.8  104.1
 // f32    31 heads,  211 x 13 of 10       5.6    9.2
+//
+// H200, us                                       portable    few
+// f64   352 heads, 1175 x 3 of 145                  995.5  567.8
+// f64    68 heads, 2505 x 10 of 60                  130.1  124.8
+// f64   132 heads, 1125 x 18 of 70                  148.8  196.5
+// f64   365 heads,  250 x 5 of 5                     30.4   16.7
+// f64    41 heads,  284 x 5 of 59, 0.9 per SM        16.7   25.8
+// f64   304 heads,   30 x 3 of 140, 2.3 per SM       48.4   33.1
 func (p Problem) seesFew(dev kernels.Device) bool {
-	if dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || p.Keys > fewKeys || p.byMMA(dev) {
+	if dev.Kind != kernels.GPU || p.Keys > fewKeys || p.byMMA(dev) {
 		return false
+	}
+	if p.Dtype == kernels.Float64 {
+		return isHopper(dev) && p.Keys <= 8 && p.fewBlocks() >= 2*int64(dev.SMs)
 	}
 	many := p.fewBlocks() >= fewBlocksPerSM*int64(dev.SMs)
 	if p.anyComputes(dev) {

@@ -28,6 +28,7 @@ __device__ __forceinline__ void store_as(float& to, float x) { to = x; }
 // Piece is the part of a row that a lane holds: 16 contiguous bytes.
 template <typename T> struct alignas(16) Piece {
     using E = T;
+    static constexpr bool BUILT = true; // for this target
     static constexpr int WIDTH = 16 / sizeof(E);
     E x[WIDTH];
     // column is which element of the row x[e] is.
@@ -42,6 +43,11 @@ template <typename T> struct alignas(16) Piece {
 // Spread is the same for rows at any address: elements that are as far from each other as there are lanes.
 template <typename T> struct Spread {
     using E = T;
+#if __CUDA_ARCH__ == 900
+    static constexpr bool BUILT = true;
+#else
+    static constexpr bool BUILT = sizeof(E) == 4; // elements of 16 bits where they were measured
+#endif
     static constexpr int WIDTH = MOST / 32;
     E x[WIDTH];
     static __device__ __forceinline__ int column(int e, int lane, int lanes) { return e * lanes + lane; }
@@ -313,6 +319,7 @@ constexpr int ROWS = 4; // in a tile; a variant computes tiles of one row
     Arguments<E> { q, k, v, STRIDES_OF(q), STRIDES_OF(k), STRIDES_OF(v), out, STRIDES_OF(out), lse, outputs, PROBLEM_OF(float), {newK, newV, newBatch, position, positionEach, newCount} }
 #define SPLIT(name, Row)                                                                                                                                    \
     extern "C" __global__ void IN_CLUSTER __launch_bounds__(THREADS) attention_##name(PARAMETERS(Row::E)) {                                                 \
+        if (!Row::BUILT) return follow();                                                                                                                   \
         __shared__ Shared<ROWS> m;                                                                                                                          \
         admit();                                                                                                                                            \
         const Arguments<Row::E> a = ARGUMENTS(Row::E);                                                                                                      \
@@ -339,6 +346,8 @@ constexpr int ROWS = 4; // in a tile; a variant computes tiles of one row
         a.write(batch, id % all, row, c, list[0], a.p.limit(batch, row % queries));                                                                         \
     }
 ATTENTION(f32, float)
-SPLIT(spread_f32, Spread<float>)
 ATTENTION(bf16, BF16)
 ATTENTION(f16, F16)
+SPLIT(spread_f32, Spread<float>)
+SPLIT(spread_bf16, Spread<BF16>)
+SPLIT(spread_f16, Spread<F16>)

@@ -45,7 +45,7 @@ var splitPolicy = struct {
 	maxClusters int64 // of a tile
 	wholeTiles  int64 // tiles per SM from which on one block computes a tile of spread rows, or any tile without clusters
 	wholeKeys   int64 // the most keys for which it does so in any case
-	shortKeys   int64 // the most keys for which the portable kernel may be faster than spread rows,
+	shortKeys   int64 // the most keys for which the portable kernel may be faster than spread rows of float32,
 	manyTiles   int64 // from this number of tiles per SM on, if a tile has several rows
 	fewHeads    int64 // of keys, where attention_any.cu is the other kernel
 }{16, 4, 4, 256, 64, 2, 8, 2, 64, 128, 6, 16}
@@ -53,8 +53,8 @@ var splitPolicy = struct {
 // splitKernels compute attention of few queries, whose keys are split among blocks.
 var splitKernels, mergeKernels = splitPair("attention_split", splitBody), splitPair("attention_merge", mergeBody)
 
-// spreadKernel is that of rows of float32 that lanes do not have in one piece of 16 bytes each.
-var spreadKernel = own.Kernel("attention_split", "attention_spread_f32", func(c kernels.Call) { splitBody(c, kernels.Float32) })
+// spreadKernels are those of rows that lanes do not have in one piece of 16 bytes each.
+var spreadKernels = splitPair("attention_spread", splitBody)
 
 // splitPair returns the kernels of a name by element type.
 func splitPair(name string, body func(kernels.Call, kernels.Dtype)) map[kernels.Dtype]*kernels.Kernel {
@@ -93,8 +93,8 @@ func (p Problem) splits(dev kernels.Device) bool {
 
 // paysSpread reports whether there is a kernel of spread rows for the problem, which is faster than others.
 func (p Problem) paysSpread(dev kernels.Device) bool {
-	few := p.Keys <= splitPolicy.shortKeys && p.splitTiles() >= splitPolicy.manyTiles*int64(dev.SMs)
-	return p.Dtype == kernels.Float32 && p.Keys > fewKeys && (p.sharing() == 1 || !few)
+	few := p.Dtype == kernels.Float32 && p.Keys <= splitPolicy.shortKeys && p.splitTiles() >= splitPolicy.manyTiles*int64(dev.SMs)
+	return (p.Dtype == kernels.Float32 || isHopper(dev)) && p.Keys > fewKeys && (p.sharing() == 1 || !few)
 }
 
 // paysSplit reports whether keys are split among blocks for several queries, or few keys, of float32 on 9.0, where attention_any.cu computes the others.
@@ -149,9 +149,9 @@ func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardAr
 	}
 	to, by := splitArgs{args, max(clusters, 1) * splitCluster, dev.HasClusters(), kernels.At(kernels.Out, 0), update}, splitKernels[f.Dtype]
 	if f.spreads() {
-		by = spreadKernel
+		by = spreadKernels[f.Dtype]
 	}
-	if (f.spreads() || !dev.HasClusters()) && (tiles >= s.wholeTiles*int64(dev.SMs) || f.Keys <= s.wholeKeys) {
+	if (f.spreads() || !dev.HasClusters()) && (tiles >= s.wholeTiles*int64(dev.SMs) || f.Keys <= s.wholeKeys || dev.HasClusters() && f.spreadCost(dev, 1) <= f.spreadCost(dev, to.Parts)) {
 		to.Parts, to.Joined = 1, false
 	}
 	partials := to.partials()
@@ -162,6 +162,33 @@ func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardAr
 	if partials > 1 {
 		p.Launch(mergeKernels[f.Dtype], int(f.rows()), splitThreads, to)
 	}
+}
+
+// spreadCost estimates the time of tiles of spread rows, of a number of blocks each, in steps of a block, which loads 4 keys for each group of lanes in a step. An SM has one block at a time, a block
+// merges results in the time of about three steps, and a launch that merges results of clusters takes that of two.
+//
+// BF16, H200, us                    a block   a cluster
+// 48 heads, 14 x 2651 of 3             28.1       100.7
+// 56 heads, 2 x 10508 of 117          476.0       268.0
+// 60 heads, 10 x 78 of 30              16.2        91.1
+// 5 heads, 11 x 461 of 81              28.1        10.5
+// 52 heads, 5 x 813 of 6               10.9        50.3
+// 14 heads, 5 x 1306 of 7              12.0        18.4
+// 2 heads, 2 x 2746 of 17              30.2        20.5, and a launch
+// 3 heads, 2 x 2264 of 4               12.0        16.2, and a launch
+// 16 heads, 2 x 439 of 95              23.5        14.4
+// 48 heads, 15 x 170 of 38             21.2        96.8
+func (p Problem) spreadCost(dev kernels.Device, parts int64) int64 {
+	const merge, launch, elements = 3, 2, 8 // elements of a lane
+	step := int64(4 * splitThreads)
+	for lanes := int64(1); lanes < 32 && lanes*elements < p.Dim; lanes *= 2 {
+		step /= 2
+	}
+	cost := kernels.CeilDiv(p.splitTiles()*parts, int64(dev.SMs)) * (kernels.CeilDiv(kernels.CeilDiv(p.Keys, parts), step) + merge)
+	if parts > splitCluster {
+		cost += launch
+	}
+	return cost
 }
 
 // partials is the number of partial results of a tile.

@@ -177,8 +177,10 @@ func ofHalves(t *testing.T) (plans []*kernels.Plan) {
 			many.Causal, many.Queries = true, 4000
 			plans = append(plans, plan(attention.Forward{Problem: many, Out: true}.Plan(dev)))
 			for _, keys := range []int64{2000, 8000} { // of one query
-				p := attention.Problem{Dtype: dt, Batch: 1, Heads: 4, KeyHeads: 2, Queries: 1, Keys: keys, Dim: 64, Scale: 0.125}
-				plans = append(plans, plan(attention.Forward{Problem: p, Out: true}.Plan(dev)))
+				for _, dim := range []int64{64, 63} {
+					p := attention.Problem{Dtype: dt, Batch: 1, Heads: 4, KeyHeads: 2, Queries: 1, Keys: keys, Dim: dim, Scale: 0.125}
+					plans = append(plans, plan(attention.Forward{Problem: p, Out: true}.Plan(dev)))
+				}
 			}
 		}
 	}
