@@ -298,13 +298,12 @@ template <typename P, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
 #if __CUDA_ARCH__ >= 900
     if (!joined || rank > 0 || c0 >= p.dim) return;
     await_inbox(&m.full);
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-        if (r >= rows) break;
+#pragma unroll 1
+    for (int r = 0; r < rows; r++) {
         Partial list[CLUSTER];
 #pragma unroll
         for (int b = 0; b < CLUSTER; b++) list[b] = {m.blockTops[b][r], m.blockTotals[b][r], m.blockSums[b][r][c0]};
-        if (parts == CLUSTER) a.write(batch, head, row0 + r, c0, merge(list), limit[r]);
+        if (parts == CLUSTER) a.write(batch, head, row0 + r, c0, merge(list), p.limit(batch, (row0 + r) % p.queries));
         else merge(list).keep(partial + ((i64)(blockIdx.x / CLUSTER) * R + r) * (p.dim + 2), c0);
     }
 #endif
