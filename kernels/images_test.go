@@ -47,8 +47,8 @@ func TestImages(t *testing.T) {
 		total += len(testutil.Get[[]byte](t)(fs.ReadFile(kernels.Files, "images/"+manifest.DictionaryFile(target))))
 		total += len(testutil.Get[[]byte](t)(kernels.Archive(target)))
 	}
-	if total > 8.15e6 {
-		t.Errorf("the images are %.2f MB together, want at most 8.15", float64(total)/1e6)
+	if total > 8.1e6 {
+		t.Errorf("the images are %.2f MB together, want at most 8.1", float64(total)/1e6)
 	}
 
 	want := testutil.Read(t, "images/"+manifest.File)

@@ -263,21 +263,30 @@ template <typename P, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
     if (joined) cluster_wait(); // all blocks have begun
 #endif
     const int warp = threadIdx.x / 32, c0 = threadIdx.x;
+#pragma unroll 1
+    for (int r = 0; r < rows; r++) { // one after the other: the code is large
+        float high = top[0], count = total[0], acc[W];
 #pragma unroll
-    for (int r = 0; r < R; r++) {
-        if (r >= rows) break;
+        for (int e = 0; e < W; e++) acc[e] = sum[0][e];
+#pragma unroll
+        for (int i = 1; i < R; i++) {
+            if (i != r) continue;
+            high = top[i], count = total[i];
+#pragma unroll
+            for (int e = 0; e < W; e++) acc[e] = sum[i][e];
+        }
 #pragma unroll 1
         for (int d = lanes; d < 32; d *= 2) {
-            const float other = __shfl_xor_sync(~0u, top[r], d), high = max(top[r], other), from = high == -INFINITY ? 0.0f : high, f = exp(top[r] - from), g = exp(other - from);
-            top[r] = high, total[r] = total[r] * f + __shfl_xor_sync(~0u, total[r], d) * g;
+            const float other = __shfl_xor_sync(~0u, high, d), both = max(high, other), from = both == -INFINITY ? 0.0f : both, f = exp(high - from), g = exp(other - from);
+            high = both, count = count * f + __shfl_xor_sync(~0u, count, d) * g;
 #pragma unroll
-            for (int e = 0; e < W; e++) sum[r][e] = sum[r][e] * f + __shfl_xor_sync(~0u, sum[r][e], d) * g;
+            for (int e = 0; e < W; e++) acc[e] = acc[e] * f + __shfl_xor_sync(~0u, acc[e], d) * g;
         }
         if (r > 0) __syncthreads(); // all have read the row before
         if (threadIdx.x % 32 < lanes) {
-            if (lane == 0) m.tops[warp] = top[r], m.totals[warp] = total[r];
+            if (lane == 0) m.tops[warp] = high, m.totals[warp] = count;
 #pragma unroll
-            for (int e = 0; e < W; e++) m.sums[warp][P::column(e, lane, lanes)] = sum[r][e];
+            for (int e = 0; e < W; e++) m.sums[warp][P::column(e, lane, lanes)] = acc[e];
         }
         __syncthreads();
         if (c0 >= p.dim) continue;
@@ -292,7 +301,7 @@ template <typename P, int R> __device__ __forceinline__ void tile(Shared<R>& m, 
             continue;
         }
 #endif
-        if (parts == 1) a.write(batch, head, row0 + r, c0, all, limit[r]);
+        if (parts == 1) a.write(batch, head, row0 + r, c0, all, p.limit(batch, (row0 + r) % p.queries));
         else all.keep(partial + ((i64)blockIdx.x * R + r) * (p.dim + 2), c0);
     }
 #if __CUDA_ARCH__ >= 900
