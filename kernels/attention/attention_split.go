@@ -180,10 +180,7 @@ func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardAr
 // 48 heads, 15 x 170 of 38             21.2        96.8
 func (p Problem) spreadCost(dev kernels.Device, parts int64) int64 {
 	const merge, launch, elements = 3, 2, 8 // elements of a lane
-	step := int64(4 * splitThreads)
-	for lanes := int64(1); lanes < 32 && lanes*elements < p.Dim; lanes *= 2 {
-		step /= 2
-	}
+	step := 4 * splitThreads / min(arith.Pow2(kernels.CeilDiv(p.Dim, elements)), 32)
 	cost := kernels.CeilDiv(p.splitTiles()*parts, int64(dev.SMs)) * (kernels.CeilDiv(kernels.CeilDiv(p.Keys, parts), step) + merge)
 	if parts > splitCluster {
 		cost += launch

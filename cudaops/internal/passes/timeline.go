@@ -18,7 +18,7 @@ type timeline struct {
 	whole  []spans // by node: occupied at all of its instructions
 	part   []spans // by node: occupied at some of its instructions
 
-	births, deaths [][]span // by instruction: ranges that buffers occupy from there on, or leave
+	births, deaths [][]span // ranges that buffers begin or cease to occupy, by instruction
 	now            int      // an instruction, or -1
 	live           spans    // occupied at instruction now
 	lists          []spans  // memory of add
