@@ -6,8 +6,9 @@
 // columns of B to registers, splits them there and multiplies six pairs of parts (mma.sync): a0 b0, and the low ones a0 b1, a1 b0, a0 b2, a1 b1, a2 b0.
 // The tensor cores truncate, so they accumulate 16 terms, low products first; an addition that rounds adds these to the sums.
 //
-// Parts lose bits of elements below 2^-104, and low products are NaN where an element is infinite. A warp that finds such elements, or very large
-// ones, among its columns or in the slice of A multiplies the slice by FMA.
+// Parts lose bits of elements below 2^-104. Where a warp finds such elements, parts are of the elements times 2^16. A slice that has very large elements, or large ones beside parts times 2^16, is
+// multiplied by FMA.
+// An element that is not finite is x2, beside a finite x0 of its sign: so no term is 0 times infinity where it should not be.
 //
 // Bound: six products of mma.sync, for C of up to 32 rows the memory. K is split as in matmul.cu.
 //stheno:targets sm_90a ptx
@@ -75,13 +76,15 @@ using A = Slices<BM>;
 using B = Slices<BN>;
 constexpr int PART = BM * BK / 2; // of a part of a slice of A, in words
 
+// round gives x, in the lower half, and y in BF16.
+__device__ __forceinline__ u32 round(float x, float y) {
+    u32 v;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(y), "f"(x));
+    return v;
+}
+
 // split makes the parts of x, in the lower halves, and of y.
 __device__ __forceinline__ void split(float x, float y, u32& p0, u32& p1, u32& p2) {
-    const auto round = [](float x, float y) {
-        u32 v;
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(y), "f"(x));
-        return v;
-    };
     p0 = round(x, y);
     x -= __uint_as_float(p0 << 16);
     y -= __uint_as_float(p0 & 0xffff0000);
@@ -91,16 +94,34 @@ __device__ __forceinline__ void split(float x, float y, u32& p0, u32& p1, u32& p
     p2 = round(x, y);
 }
 
-// Extent finds whether parts of elements are exact and all their products finite.
+// Met is what a warp has met in a slice: elements that are large, not finite or tiny, or too large for their parts. Parts of a slice with tiny elements or ones that are not finite are of the elements
+// times 2^16, and must not meet large ones.
+enum Met { NONE = 0, LARGE = 1, SCALED = 2, HUGE_ = 4 };
+
+// Extent finds what elements are.
 struct Extent {
     static constexpr u32 LEAST = (127 - 104) << 24; // 2^-104 without its sign
-    float sum = 0;                                  // overflows for any element from 2^127 on, and not for ones below 2^122
+    float most = 0;                                 // or NaN
     u32 least = 0xffffffff;
     __device__ __forceinline__ void add(float x) {
-        sum = fmaf(x, 2, sum);
+        asm("max.NaN.f32 %0, %0, %1;" : "+f"(most) : "f"(fabsf(x)));
         least = min(least, 2 * __float_as_uint(x) - 1); // 0 gives the largest number
     }
-    __device__ __forceinline__ bool exceeded() const { return !(fabsf(sum) <= 3.4028234664e38f) || least < LEAST - 1; }
+    template <bool scaled> __device__ __forceinline__ Met met() const {
+        if (scaled) return __any_sync(0xffffffff, most >= 0x1p60f) ? HUGE_ : SCALED;
+        if (__any_sync(0xffffffff, !(most < 0x1p126f) || least < LEAST - 1)) return SCALED;
+        return __any_sync(0xffffffff, most >= 0x1p44f) ? LARGE : NONE;
+    }
+    // split adds x and y and makes their parts.
+    template <bool scaled> __device__ __forceinline__ void split(float x, float y, u32& p0, u32& p1, u32& p2) {
+        const bool finite[2] = {fabsf(x) <= 3.4028234664e38f, fabsf(y) <= 3.4028234664e38f};
+        const u32 rest = round(finite[0] ? 0 : x, finite[1] ? 0 : y);
+        if (scaled) x = finite[0] ? x * 0x1p16f : copysignf(0x1p-100f, x), y = finite[1] ? y * 0x1p16f : copysignf(0x1p-100f, y);
+        add(x);
+        add(y);
+        single::split(x, y, p0, p1, p2);
+        if (scaled) p2 |= rest;
+    }
 };
 
 // Block computes a tile. Terms of a slice have any order that is the same in both operands: slot j of the lanes with lane % 4 = t is term(t, j).
@@ -120,8 +141,8 @@ template <bool along> struct Block {
 #pragma unroll
         for (int i = 0; i < 64; i++) sum[i / 16][i / 8 % 2][i / 4 % 2][i % 4] = 0;
     }
-    // parts splits a slice of A to memory. It returns whether a lane of the warp has met elements that have no exact parts.
-    __device__ __forceinline__ bool parts(u32* to, const float* a, int rows) const {
+    // parts splits a slice of A to memory. It returns what the warp met.
+    template <bool scaled> __device__ __forceinline__ Met parts(u32* to, const float* a, int rows) const {
         Extent extent;
 #pragma unroll
         for (int row = threadIdx.x / 4; row < BM; row += THREADS / 4) {
@@ -136,15 +157,11 @@ template <bool along> struct Block {
             }
             u32 p[3][4];
 #pragma unroll
-            for (int j = 0; j < 8; j += 2) {
-                extent.add(x[j]);
-                extent.add(x[j + 1]);
-                split(x[j], x[j + 1], p[0][j / 2], p[1][j / 2], p[2][j / 2]);
-            }
+            for (int j = 0; j < 8; j += 2) extent.split<scaled>(x[j], x[j + 1], p[0][j / 2], p[1][j / 2], p[2][j / 2]);
 #pragma unroll
             for (int q = 0; q < 3; q++) *reinterpret_cast<uint4*>(to + q * PART + row * 16 + t * 4) = make_uint4(p[q][0], p[q][1], p[q][2], p[q][3]);
         }
-        return __any_sync(0xffffffff, extent.exceeded());
+        return extent.met<scaled>();
     }
     // exact adds the products of a slice by FMA.
     __device__ __forceinline__ void exact(const float* a, const float* b, int pairs) {
@@ -169,38 +186,42 @@ template <bool along> struct Block {
             }
         }
     }
-    // multiply adds the products of a slice, with A in parts as well. flagged is whether elements of A have no exact parts.
-    __device__ __forceinline__ void multiply(const u32* parts, const float* a, const float* b, int pairs, bool flagged) {
-        u32 y[3][2][2][4]; // by part, 16 columns, 16 terms, and registers of mma.sync
+    // columns splits the warp's columns of a slice of B. It returns what the warp met.
+    template <bool scaled> __device__ __forceinline__ Met columns(u32 (&y)[3][2][2][4], const float* b) const {
         Extent extent;
-        {
-            float x[4][8];
-            if (along) {
-#pragma unroll
-                for (int r = 0; r < 4; r++)
-#pragma unroll
-                    for (int j = 0; j < 8; j += 4) *reinterpret_cast<float4*>(x[r] + j) = *reinterpret_cast<const float4*>(b + B::place(true, column(r), 8 * t + j));
-            } else {
-#pragma unroll
-                for (int j = 0; j < 8; j++) {
-                    const float4 v = *reinterpret_cast<const float4*>(b + B::place(false, column(0), term(j)));
-                    x[0][j] = v.x, x[1][j] = v.y, x[2][j] = v.z, x[3][j] = v.w;
-                }
-            }
+        float x[4][8];
+        if (along) {
 #pragma unroll
             for (int r = 0; r < 4; r++)
 #pragma unroll
-                for (int j = 0; j < 8; j += 2) {
-                    extent.add(x[r][j]);
-                    extent.add(x[r][j + 1]);
-                    const int i = j / 2 % 2 * 2 + r % 2;
-                    split(x[r][j], x[r][j + 1], y[0][r / 2][j / 4][i], y[1][r / 2][j / 4][i], y[2][r / 2][j / 4][i]);
-                }
+                for (int j = 0; j < 8; j += 4) *reinterpret_cast<float4*>(x[r] + j) = *reinterpret_cast<const float4*>(b + B::place(true, column(r), 8 * t + j));
+        } else {
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                const float4 v = *reinterpret_cast<const float4*>(b + B::place(false, column(0), term(j)));
+                x[0][j] = v.x, x[1][j] = v.y, x[2][j] = v.z, x[3][j] = v.w;
+            }
         }
-        if (__any_sync(0xffffffff, extent.exceeded() || flagged)) {
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+#pragma unroll
+            for (int j = 0; j < 8; j += 2) {
+                const int i = j / 2 % 2 * 2 + r % 2;
+                extent.split<scaled>(x[r][j], x[r][j + 1], y[0][r / 2][j / 4][i], y[1][r / 2][j / 4][i], y[2][r / 2][j / 4][i]);
+            }
+        return extent.met<scaled>();
+    }
+    // multiply adds the products of a slice, with A in parts as well, of which each warp has split every fourth 8 rows.
+    __device__ __forceinline__ void multiply(const u32* parts, const float* a, const float* b, int pairs, int4 met) {
+        u32 y[3][2][2][4]; // by part, 16 columns, 16 terms, and registers of mma.sync
+        Met here = columns<false>(y, b);
+        if (here == SCALED) here = columns<true>(y, b);
+        if (const int all = met.x | met.y | met.z | met.w | here; all >= HUGE_ || all == (LARGE | SCALED)) {
             exact(a, b, pairs);
             return;
         }
+        const auto unit = [&](int of) { return (of == SCALED ? 0x1p-16f : 1) * (here == SCALED ? 0x1p-16f : 1); };
+        const float units[4] = {unit(met.x), unit(met.y), unit(met.z), unit(met.w)};
 #pragma unroll
         for (int c = 0; c < 4; c++) {
             if (c >= pairs) break;
@@ -230,13 +251,13 @@ template <bool along> struct Block {
 #pragma unroll
             for (int i = 0; i < 16; i++) {
                 const int n = i / 8, m = i / 4 % 2, e = i % 4;
-                sum[c][n][m][e] += part[0][n][m][e] + part[1][n][m][e];
+                sum[c][n][m][e] = fmaf(part[0][n][m][e] + part[1][n][m][e], units[(2 * c + n) % 4], sum[c][n][m][e]);
             }
         }
     }
     // run adds up so many terms. Slices of A are copied a step before those of B, since they are split a step before they are multiplied.
     __device__ __forceinline__ void run(A& a, B& b, int terms, float* memory) {
-        __shared__ int4 flags[2]; // by warp: whether elements of a slice of A have no exact parts
+        __shared__ int4 met[2]; // by warps in slices of A
         float *const slicesA = memory, *const slicesB = slicesA + 4 * A::SIZE;
         u32* const split = reinterpret_cast<u32*>(slicesB + 3 * B::SIZE);
         const int steps = (terms + BK - 1) / BK, rows = (a.xs + 15) / 16 * 16;
@@ -250,12 +271,14 @@ template <bool along> struct Block {
             into = into == 2 ? 0 : into + 1;
             commit();
             if (i >= -1 && i + 1 < steps) {
-                const bool flag = parts(split + (i + 1) % 2 * 3 * PART, slicesA + (i + 1) % 4 * A::SIZE, rows);
-                if (threadIdx.x % 32 == 0) reinterpret_cast<int*>(flags + (i + 1) % 2)[warp] = flag;
+                u32* const to = split + (i + 1) % 2 * 3 * PART;
+                const float* const from = slicesA + (i + 1) % 4 * A::SIZE;
+                Met here = parts<false>(to, from, rows);
+                if (here == SCALED) here = parts<true>(to, from, rows);
+                if (threadIdx.x % 32 == 0) reinterpret_cast<int*>(met + (i + 1) % 2)[warp] = here;
             }
             if (i >= 0) {
-                const int4 flag = flags[i % 2];
-                multiply(split + i % 2 * 3 * PART, slicesA + i % 4 * A::SIZE, slicesB + now * B::SIZE, rows / 16, (flag.x | flag.y | flag.z | flag.w) != 0);
+                multiply(split + i % 2 * 3 * PART, slicesA + i % 4 * A::SIZE, slicesB + now * B::SIZE, rows / 16, met[i % 2]);
                 now = now == 2 ? 0 : now + 1;
             }
         }
