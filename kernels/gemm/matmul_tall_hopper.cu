@@ -6,8 +6,11 @@
 // the one before is multiplied. Lanes split elements of A in registers, from which wgmma reads them. Tensor cores truncate, so they accumulate 16 terms, low products first; an addition that
 // rounds adds these to the sums. Sums of chunks of K are added by another launch, see matmul.cu; batches of few rows and columns are those of matmul_inner.cu.
 //
-// Below 2^-104 x1 loses bits, up to 2^-136, and an infinite element has none. A warp that finds such elements, or sums that are not finite, looks at its 16 rows of A. A row with a NaN is NaN. If
-// other sums are not finite, or so small that the lost bits count, it computes the rows again, by FMA.
+// Below 2^-104 x1 loses bits, up to 2^-136, and an infinite element of A has none. A B with such elements and no large ones is multiplied by 2^45. A warp looks at rows of A whose sums are not
+// finite: one with a NaN is NaN, and with an infinite element its sums are those of the infinite terms. If other sums are not finite, or so small that the lost bits count, the warp computes its
+// 16 rows again, by FMA.
+// An infinite element of B is x1, beside a finite x0 of its sign: so no term of a finite row is 0 times infinity where it should not be.
+// The largest finite ones would be infinite as x0: with one in B, rows are computed again.
 //
 // Bound: the issue of instructions, a half of them for copies, splits and stores.
 //stheno:targets sm_90a ptx
@@ -48,15 +51,18 @@ PRODUCT(32, "64", "32", "33", "34", "35", "36", "37")
 PRODUCT(48, "96", "48", "49", "50", "51", "52", "53")
 PRODUCT(64, "128", "64", "65", "66", "67", "68", "69")
 
-// split splits x. The tensor cores ignore the bits of low that TF32 has not. low is not finite where x is not, or where high is infinite.
+// split splits x. The tensor cores ignore the bits of low that TF32 has not. low is not finite where x or high is not.
 __device__ __forceinline__ void split(float x, u32& high, u32& low) {
     high = (__float_as_uint(x) + 0x1000) & 0xffffe000;
     low = __float_as_uint(x - __uint_as_float(high));
 }
 
-constexpr float LARGE = 1.7e38f; // larger elements may round to infinity
+constexpr u32 INFINITE = 0x7f800000; // the bits of infinity; those of NaN are larger
 constexpr u32 LEAST = (127 - 104) << 24; // 2^-104 without its sign
-__device__ __forceinline__ u32 size(float x) { return 2 * __float_as_uint(x) - 1; } // 0 gives the largest number
+constexpr u32 MODERATE = (127 + 20) << 24;
+constexpr u32 LARGEST = 2 * 0x7f7ff000; // rounds to infinity in TF32
+__device__ __forceinline__ u32 twice(float x) { return 2 * __float_as_uint(x); } // the bits without the sign
+__device__ __forceinline__ u32 size(float x) { return twice(x) - 1; }              // 0 gives the largest number
 
 // run computes n columns, from column0 on, of every parts-th tile of 64 rows of C, which has `columns`. A warp has SLOTS slices of A in shared memory: more leave less L1, by way of which rows that are not aligned are copied.
 template <int N>
@@ -67,7 +73,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
     const int t = threadIdx.x, warp = __shfl_sync(0xffffffff, t / 32, 0), lane = t % 32, g = lane / 4, q = lane % 4, warps = blockDim.x / 32;
     const int terms = (k + 15) / 16 * 16, plane = terms * (QUAD / 16);
     float* const bs = reinterpret_cast<float*>(dynamic);
-    const bool pairs = columns % 8 == 0 && reinterpret_cast<unsigned long long>(c) % 8 == 0; // lanes write two columns at a time
+    const bool pairs = !transC && columns % 8 == 0 && reinterpret_cast<unsigned long long>(c) % 8 == 0; // lanes write two columns at a time
     // Lane q of 4 multiplies terms 4 q to 4 q + 3 of 16, that is q and q + 4 of 8 twice: four terms that lie side by side are those of four lanes.
     const auto placeB = [](int l) { return (l / 16 * 4 + l % 4) * (QUAD / 4) + l / 4 % 4; };
     float* const raw = bs + plane;
@@ -132,35 +138,64 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll 1
     for (int i = 0; i < SLOTS - 1; i++) fetch();
 
-    __shared__ int largest; // of B
-    if (t == 0) largest = 0;
+    __shared__ u32 extent[2];       // the least and the largest size of B's elements
+    __shared__ u32 special[N / 32]; // columns of B with elements that are not finite
+    __shared__ float unit;          // of sums
+    if (t == 0) extent[0] = 0xffffffff, extent[1] = 0, unit = 1;
+    if (t < N / 32) special[t] = 0;
     arrived<SLOTS - 1>(); // B
     __syncthreads();
-    bool tiny = false;
-    int most = 0;
-#pragma unroll 1
+    float4* const parts0 = reinterpret_cast<float4*>(bs);
+    float4* const parts1 = parts0 + plane / 4; // B, before it is split
+    u32 least = 0xffffffff, most = 0;
+#pragma unroll 2
     for (int i = t; i < plane / 4; i += blockDim.x) {
-        float4* const at = reinterpret_cast<float4*>(bs) + i;
-        const float4 v = at[plane / 4];
-        const float x[4] = {v.x, v.y, v.z, v.w};
-        float high[4], low[4];
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            const bool splits = fabsf(x[e]) <= LARGE;
-            tiny |= size(x[e]) < LEAST - 1;
-            most = max(most, __float_as_int(fabsf(x[e])));
-            u32 part[2];
-            split(x[e], part[0], part[1]);
-            high[e] = splits ? __uint_as_float(part[0]) : x[e]; // their sum is x
-            low[e] = splits ? __uint_as_float(part[1]) : 0;
-        }
-        at[0] = make_float4(high[0], high[1], high[2], high[3]);
-        at[plane / 4] = make_float4(low[0], low[1], low[2], low[3]);
+        const float4 v = parts1[i];
+        least = min(min(least, size(v.x)), min(min(size(v.y), size(v.z)), size(v.w)));
+        most = max(max(most, twice(v.x)), max(max(twice(v.y), twice(v.z)), twice(v.w)));
     }
-    most = __reduce_max_sync(0xffffffff, most);
-    if (lane == 0) atomicMax(&largest, most);
+    least = __reduce_min_sync(0xffffffff, least), most = __reduce_max_sync(0xffffffff, most);
+    if (lane == 0) atomicMin(&extent[0], least), atomicMax(&extent[1], most);
+    __syncthreads();
+    const bool tiny = extent[0] < LEAST - 1;
+    bool inexact = false;
+    if (__any_sync(0xffffffff, tiny || extent[1] >= LARGEST)) {
+        const bool scaled = tiny && extent[1] < MODERATE;
+        const float by = scaled ? 0x1p45f : 1; // then no element is tiny
+        if (t == 0 && scaled) unit = 0x1p-45f;
+        inexact = tiny && !scaled;
+#pragma unroll 1
+        for (int i = t; i < plane / 4; i += blockDim.x) {
+            const float4 v = parts1[i];
+            const float x[4] = {v.x, v.y, v.z, v.w};
+            float high[4], low[4]; // their sum is x
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const u32 bits = __float_as_uint(fabsf(x[e]));
+                const bool finite = bits < INFINITE;
+                inexact |= finite && 2 * bits >= LARGEST;
+                if (!finite) atomicOr(&special[i % (QUAD / 16) / 32], 1u << i % (QUAD / 16) % 32);
+                high[e] = copysignf(finite ? __uint_as_float(min((bits + 0x1000) & 0xffffe000, 0x7f7fe000)) : 0x1p-100f, x[e]);
+                low[e] = (x[e] - high[e]) * by;
+                high[e] *= by;
+            }
+            parts0[i] = make_float4(high[0], high[1], high[2], high[3]);
+            parts1[i] = make_float4(low[0], low[1], low[2], low[3]);
+        }
+    } else {
+#pragma unroll 2
+        for (int i = t; i < plane / 4; i += blockDim.x) {
+            const float4 v = parts1[i];
+            const float x[4] = {v.x, v.y, v.z, v.w};
+            u32 high[4], low[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++) split(x[e], high[e], low[e]);
+            reinterpret_cast<uint4*>(parts0)[i] = make_uint4(high[0], high[1], high[2], high[3]);
+            reinterpret_cast<uint4*>(parts1)[i] = make_uint4(low[0], low[1], low[2], low[3]);
+        }
+    }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    const bool inexact = __syncthreads_or(tiny || most > __float_as_int(LARGE));
+    inexact = __syncthreads_or(inexact);
     const u64 high = (u64)((shared_address(bs) & 0x3ffff) >> 4) | (u64)(QUAD >> 4) << 16 | (u64)(128 >> 4) << 32; // wgmma's descriptor of the first 8 terms
     const u64 low = high + (plane >> 2);
     const int from = g * 32 + (q * 4 ^ placeA(g)); // of rows g and g + 8, four terms of 16
@@ -168,7 +203,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll 1
     for (; row - warp % 4 * 16 < m; row += step) {
         float sum[N / 2];
-        u32 least = 0xffffffff;
+        u32 least[2] = {0xffffffff, 0xffffffff}; // of rows row + g and row + g + 8
 #pragma unroll
         for (int i = 0; i < N / 2; i++) sum[i] = 0;
         u64 by = 0;
@@ -192,7 +227,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
                     split(v[i % 2][i / 2], x[0][i / 4][i % 4], x[1][i / 4][i % 4]);
-                    least = min(least, size(v[i % 2][i / 2]));
+                    least[i % 2] = min(least[i % 2], size(v[i % 2][i / 2]));
                 }
                 float some[N / 2];
                 pin(some);
@@ -211,34 +246,120 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 by += 4 * QUAD >> 4;
             }
         }
+        if (const float u = unit; u != 1)
+#pragma unroll
+            for (int i = 0; i < N / 2; i++) sum[i] *= u;
         float check = 0; // or NaN
 #pragma unroll
         for (int i = 0; i < N / 2; i++) check = fmaf(sum[i], 0, check);
-        if (row < m && __any_sync(0xffffffff, check != 0 || inexact || least < LEAST - 1)) { // what a warp without rows has in shared memory does not count
-            const float* const p[2] = {a + min(row + g, m - 1) * (transA ? 1 : lda), a + min(row + g + 8, m - 1) * (transA ? 1 : lda)};
-            const i64 down = transA ? lda : 1;
-            const float mostB = __int_as_float(largest);
-            bool again = largest > __float_as_int(LARGE);
-#pragma unroll 1
-            for (int r = again ? 2 : 0; r < 2; r++) {
-                const float* const from = r == 0 ? p[0] : p[1];
-                float mostA = 0;
-                bool none = false; // NaN
-#pragma unroll 4
-                for (int l = q; l < k; l += 4) {
-                    const float x = from[l * down];
-                    mostA = fmaxf(mostA, fabsf(x)), none |= x != x;
-                }
-                for (int d = 1; d < 4; d *= 2) mostA = fmaxf(mostA, __shfl_xor_sync(0xffffffff, mostA, d)), none |= __shfl_xor_sync(0xffffffff, (int)none, d);
-                const float enough = k * (0x1p-110f * mostA + 0x1p-110f * mostB); // 2^26 times what the sum may have lost
-                if (none || mostA == 0) continue;
+        if (row < m && __any_sync(0xffffffff, check != 0 || inexact || min(least[0], least[1]) < LEAST - 1)) { // what a warp without rows has in shared memory does not count
+            const float inf = __uint_as_float(INFINITE), largest = extent[1] < LARGEST ? __uint_as_float(extent[1] / 2) : inf;
+            const i64 line = transA ? 1 : lda, down = transA ? lda : 1;
+            float smallest[2] = {inf, inf}; // sum of the row, -1 if one is not finite
+            u32 specials = 0;
 #pragma unroll
-                for (int i = 0; i < N / 4; i++) {
-                    const float x = fabsf(r == 0 ? sum[i / 2 * 4 + i % 2] : sum[i / 2 * 4 + i % 2 + 2]);
-                    again |= i / 2 * 8 + i % 2 + q * 2 < n && !(x >= enough && x <= 0x1.fffffep127f);
+            for (int j = 0; j < N; j += 32) {
+                const u32 skip = (special[j / 32] | (j + 32 <= n ? 0 : ~0u << max(n - j, 0) % 32)) >> q * 2; // columns, by bit
+                specials |= special[j / 32];
+#pragma unroll
+                for (int i = 0; i < 16; i++) {
+                    const float x = fabsf(sum[j / 2 + i]);
+                    if (!(skip >> (i / 4 * 8 + i % 2) & 1)) smallest[i / 2 % 2] = fminf(smallest[i / 2 % 2], x < inf ? x : -1);
                 }
             }
-            if (__any_sync(0xffffffff, again)) {
+            bool again = false;
+            u32 rows = 0; // to be looked at: bit 4 g + r for row + g + 8 r
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                for (int d = 1; d < 4; d *= 2) smallest[r] = fminf(smallest[r], __shfl_xor_sync(0xffffffff, smallest[r], d)), least[r] = min(least[r], __shfl_xor_sync(0xffffffff, least[r], d));
+                const bool inside = row + g + 8 * r < m, tiny = least[r] < LEAST - 1;
+                if (specials != 0 && tiny) smallest[r] = -1; // x0 may be 0 there, and 0 times infinity is NaN
+                again |= inside && tiny && smallest[r] >= 0 && smallest[r] < k * 0x1p-110f * largest; // 2^26 times what the sum may have lost
+                rows |= (__ballot_sync(0xffffffff, inside && (!(smallest[r] >= 0 && smallest[r] < inf) || inexact)) & 0x11111111) << r;
+            }
+            u32 slices = 0; // by bit as in rows: slices of 32 terms with an infinite element
+#pragma unroll 1
+            while (rows != 0) { // four at a time, each by 8 lanes
+                u32 mine = rows, rank = __popc(rows & ((1u << lane) - 1)), where = 0, most = 0;
+                const bool is = rows >> lane & 1 && rank < 4;
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    if (i < lane / 8) mine &= mine - 1;
+                    rows &= rows - 1;
+                }
+                const int bit = __ffs(mine) - 1;
+                const float* const x = a + (row + bit / 4 + bit % 4 * 8) * line;
+                if constexpr (N < 128) {
+                    constexpr int SLICES = 4; // in flight
+                    const float* p = x + lane % 8 * (wide ? 4 : down);
+#pragma unroll 1
+                    for (int l0 = 0; l0 < k; l0 += 32 * SLICES, p += 32 * SLICES * down) {
+                        float v[SLICES][4];
+#pragma unroll
+                        for (int s = 0; s < SLICES; s++) {
+                            const int l = l0 + 32 * s + (wide ? lane % 8 * 4 : lane % 8);
+                            if (wide) {
+                                const float4 u = mine != 0 && l < k ? *reinterpret_cast<const float4*>(p + 32 * s) : make_float4(0, 0, 0, 0);
+                                v[s][0] = u.x, v[s][1] = u.y, v[s][2] = u.z, v[s][3] = u.w;
+                            } else {
+#pragma unroll
+                                for (int i = 0; i < 4; i++) v[s][i] = mine != 0 && l + 8 * i < k ? p[(32 * s + 8 * i) * down] : 0;
+                            }
+                        }
+#pragma unroll
+                        for (int s = 0; s < SLICES; s++) {
+                            const u32 size = max(max(twice(v[s][0]), twice(v[s][1])), max(twice(v[s][2]), twice(v[s][3])));
+                            most = max(most, size);
+                            if (size == 2 * INFINITE) where |= 1u << l0 / 32 + s;
+                        }
+                    }
+                } else { // no registers are left for more
+#pragma unroll 8
+                    for (int l = lane % 8; l < k; l += 8) {
+                        const u32 size = mine != 0 ? twice(x[l * down]) : 0;
+                        most = max(most, size);
+                        if (size == 2 * INFINITE) where |= 1u << l / 32;
+                    }
+                }
+                most /= 2;
+#pragma unroll
+                for (int d = 1; d < 8; d *= 2) most = max(most, __shfl_xor_sync(0xffffffff, most, d)), where |= __shfl_xor_sync(0xffffffff, where, d);
+                const float sums0 = __shfl_sync(0xffffffff, smallest[0], bit & 28), sums1 = __shfl_sync(0xffffffff, smallest[1], bit & 28);
+                const float enough = k * (0x1p-110f * __uint_as_float(most) + 0x1p-110f * largest);
+                again |= most == INFINITE ? specials != 0 : most != 0 && most < INFINITE && (bit % 2 ? sums1 : sums0) < enough;
+                where = __shfl_sync(0xffffffff, most == INFINITE ? where : 0, rank * 8);
+                if (is) slices = where;
+            }
+            float to[N / 32] = {}; // columns lane, lane + 32, ... of a row with infinite elements: the sums of its infinite terms
+            u32 done = 0;
+#pragma unroll 1
+            for (u32 infinite = __ballot_sync(0xffffffff, slices != 0); infinite != 0;) {
+                const int bit = __ffs(infinite) - 1, r = bit / 4 + bit % 4 * 8;
+                const u32 left = __shfl_sync(0xffffffff, slices, bit);
+                const int l0 = (__ffs(left) - 1) * 32;
+                const float v = l0 + lane < k ? a[(row + r) * line + (l0 + lane) * down] : 0;
+                const u32 next = __ballot_sync(0xffffffff, fabsf(v) == inf) & ~done;
+                const int l = __ffs(next) - 1;
+                const float u = __shfl_sync(0xffffffff, v, l), *const y = bs + placeB(l0 + l) + lane * 4;
+#pragma unroll
+                for (int i = 0; i < N / 32; i++) to[i] = fmaf(u, y[i * 128] + y[i * 128 + plane], to[i]);
+                done = (2u << l) - 1;
+                if ((next & ~done) != 0) continue;
+                done = 0;
+                if (lane == bit) slices &= slices - 1;
+                if ((left & left - 1) != 0) continue;
+                infinite &= infinite - 1;
+#pragma unroll
+                for (int i = 0; i < N / 2; i++) {
+                    const float u = __shfl_sync(0xffffffff, to[i / 16], i / 4 % 4 * 8 + i % 2 + q * 2);
+                    if (r == g + i / 2 % 2 * 8) sum[i] = u;
+                }
+#pragma unroll
+                for (int i = 0; i < N / 32; i++) to[i] = 0;
+            }
+            again = __any_sync(0xffffffff, again);
+            if (again) {
+                const float* const p[2] = {a + min(row + g, m - 1) * line, a + min(row + g + 8, m - 1) * line};
 #pragma unroll
                 for (int i = 0; i < N / 2; i++) sum[i] = 0;
                 const float4* const y = reinterpret_cast<const float4*>(bs) + q * 2;
@@ -254,7 +375,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                     for (int i = 0; i < N / 4; i++) {
                         const int at = l / 4 * (QUAD / 16) + i / 2 * 8 + i % 2;
                         const float4 high = y[at], low = y[at + plane / 4];
-                        const float v[4] = {high.x + low.x, high.y + low.y, high.z + low.z, high.w + low.w};
+                        const float v[4] = {(high.x + low.x) * unit, (high.y + low.y) * unit, (high.z + low.z) * unit, (high.w + low.w) * unit};
 #pragma unroll
                         for (int e = 0; e < 8; e++) {
                             float& to = sum[i / 2 * 4 + i % 2 + e / 4 * 2];
