@@ -20,21 +20,25 @@ func TestSingleForms(t *testing.T) {
 	if dev.Major != 9 || dev.Minor != 0 {
 		t.Skipf("SKIPPED, NOT TESTED: %s has no such kernel", dev.Name)
 	}
-	inf := math.Inf(1)
+	inf, largest := math.Inf(1), float64(math.MaxFloat32)
+	both := func(elements ...float64) [2][]float64 { return [2][]float64{elements, elements} }
 	numbers := []struct {
 		name      string
-		exponents [2]int // of the sizes of A's and B's elements
-		rare      []float64
+		exponents [2]int       // of the sizes of A's and B's elements
+		rare      [2][]float64 // elements among them, of A and of B
 	}{
-		{"near 1", [2]int{}, nil}, {"zeros", [2]int{}, []float64{0, 0, 0}}, {"special", [2]int{}, []float64{inf, -inf, math.NaN()}}, {"infinite", [2]int{}, []float64{inf}}, {"infinite and zeros", [2]int{}, []float64{inf, -inf, 0, 0}},
-		{"tiny and large", [2]int{-120, 118}, nil}, {"large and tiny", [2]int{119, -121}, nil}, {"rare sizes", [2]int{}, []float64{0x1p-130, 0x1p-149, 0x1p126, -0x1.fffffep127}},
-		{"tiny", [2]int{}, []float64{0x1p-149, 0x1.8p-126, 0x1.fffffep-127}}, {"large", [2]int{}, []float64{0x1p126, -0x1.fffffep127, 0x1p60}},
+		{name: "near 1"}, {name: "zeros", rare: both(0)}, {name: "special", rare: both(inf, -inf, math.NaN())}, {name: "infinite", rare: both(inf)}, {name: "infinite and zeros", rare: both(inf, -inf, 0, 0)},
+		{name: "tiny and large", exponents: [2]int{-120, 118}}, {name: "large and tiny", exponents: [2]int{119, -121}},
+		{name: "subnormal and large", exponents: [2]int{-140, 100}}, {name: "large and subnormal", exponents: [2]int{100, -140}},
+		{name: "tiny", rare: both(0x1p-149, 0x1.8p-126, 0x1.fffffep-127)}, {name: "large", rare: both(0x1p126, -largest, 0x1p60)},
+		{name: "rare sizes", rare: both(0x1p-130, 0x1p-149, 0x1p126, -largest)}, {name: "largest and infinite", rare: [2][]float64{{largest}, {inf}}},
+		{name: "largest products", rare: both(0x1.fffp63, -0x1.fffp63)},
 	}
 	plans, others := 0, 0
-	for i, s := range [][4]int64{{1, 37, 201, 260}, {2, 66, 129, 200}, {3, 102, 64, 77}, {1, 128, 384, 512}, {1, 17, 130, 51}, {2, 48, 131, 1028}, {9, 7, 12, 300}, {1, 301, 1, 203}, {2, 60, 310, 9}} {
+	for i, s := range [][4]int64{{1, 37, 201, 260}, {2, 66, 129, 200}, {3, 102, 64, 77}, {1, 128, 384, 512}, {1, 17, 130, 51}, {2, 48, 131, 1028}, {9, 7, 12, 300}, {1, 301, 1, 203}, {2, 60, 310, 9}, {1, 200, 150, 1}} {
 		for transposes := range 4 {
 			for j, c := range numbers {
-				if testing.Short() && (i+transposes+j)%8 != 0 {
+				if testing.Short() && (i+transposes+j)%12 != 0 {
 					continue // a checker follows every access
 				}
 				p := gemm.Product{Dtype: f32, Batch: s[0], M: s[1], N: s[2], K: s[3], A: gemm.Operand{Trans: transposes >= 2}, B: gemm.Operand{Trans: transposes%2 == 1}}
@@ -42,12 +46,13 @@ func TestSingleForms(t *testing.T) {
 					p.M, p.N = p.N, p.M
 				}
 				var operands [2][]float64
-				where, every := r.IntN(3), []int{30, 300, 3000}[r.IntN(3)] // in A, B or both
+				where := r.IntN(3) // in A, B or both
 				for o := range operands {
+					every := []int{1, 30, 300, 3000}[r.IntN(4)]
 					x := between1(r, p.Batch*p.K*[]int64{p.M, p.N}[o])
 					for e := range x {
-						if x[e] = float64(float32(math.Ldexp(x[e], c.exponents[o]))); len(c.rare) > 0 && where != 1-o && r.IntN(every) == 0 {
-							x[e] = c.rare[r.IntN(len(c.rare))]
+						if x[e] = float64(float32(math.Ldexp(x[e], c.exponents[o]))); c.rare[o] != nil && where != 1-o && r.IntN(every) == 0 {
+							x[e] = c.rare[o][r.IntN(len(c.rare[o]))]
 						}
 					}
 					operands[o] = x

@@ -58,9 +58,9 @@ __device__ __forceinline__ void split(float x, u32& high, u32& low) {
 }
 
 constexpr u32 INFINITE = 0x7f800000; // the bits of infinity; those of NaN are larger
-constexpr u32 LEAST = (127 - 104) << 24; // 2^-104 without its sign
-constexpr u32 MODERATE = (127 + 20) << 24;
-constexpr u32 LARGEST = 2 * 0x7f7ff000; // rounds to infinity in TF32
+constexpr u32 LEAST = (127u - 104) << 24; // 2^-104 without its sign
+constexpr u32 MODERATE = (127u + 20) << 24;
+constexpr u32 LARGEST = 2u * 0x7f7ff000; // rounds to infinity in TF32
 __device__ __forceinline__ u32 twice(float x) { return 2 * __float_as_uint(x); } // the bits without the sign
 __device__ __forceinline__ u32 size(float x) { return twice(x) - 1; }              // 0 gives the largest number
 
@@ -167,8 +167,8 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
 #pragma unroll 1
         for (int i = t; i < plane / 4; i += blockDim.x) {
             const float4 v = parts1[i];
-            const float x[4] = {v.x, v.y, v.z, v.w};
-            float high[4], low[4]; // their sum is x
+            const float x[4] = {v.x * by, v.y * by, v.z * by, v.w * by}; // before they are split: low may have no more bits than TF32
+            float high[4], low[4];                                       // their sum is x
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const u32 bits = __float_as_uint(fabsf(x[e]));
@@ -176,8 +176,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 inexact |= finite && 2 * bits >= LARGEST;
                 if (!finite) atomicOr(&special[i % (QUAD / 16) / 32], 1u << i % (QUAD / 16) % 32);
                 high[e] = copysignf(finite ? __uint_as_float(min((bits + 0x1000) & 0xffffe000, 0x7f7fe000)) : 0x1p-100f, x[e]);
-                low[e] = (x[e] - high[e]) * by;
-                high[e] *= by;
+                low[e] = x[e] - high[e];
             }
             parts0[i] = make_float4(high[0], high[1], high[2], high[3]);
             parts1[i] = make_float4(low[0], low[1], low[2], low[3]);
@@ -326,7 +325,7 @@ __device__ __forceinline__ void run(const float* a, const float* b, float* c, in
                 for (int d = 1; d < 8; d *= 2) most = max(most, __shfl_xor_sync(0xffffffff, most, d)), where |= __shfl_xor_sync(0xffffffff, where, d);
                 const float sums0 = __shfl_sync(0xffffffff, smallest[0], bit & 28), sums1 = __shfl_sync(0xffffffff, smallest[1], bit & 28);
                 const float enough = k * (0x1p-110f * __uint_as_float(most) + 0x1p-110f * largest);
-                again |= most == INFINITE ? specials != 0 : most != 0 && most < INFINITE && (bit % 2 ? sums1 : sums0) < enough;
+                again |= most == INFINITE ? specials != 0 : most != 0 && most < INFINITE && (2 * most >= LARGEST || (bit % 2 ? sums1 : sums0) < enough);
                 where = __shfl_sync(0xffffffff, most == INFINITE ? where : 0, rank * 8);
                 if (is) slices = where;
             }
