@@ -31,7 +31,7 @@ func TestSingleForms(t *testing.T) {
 		{name: "tiny and large", exponents: [2]int{-120, 118}}, {name: "large and tiny", exponents: [2]int{119, -121}},
 		{name: "subnormal and large", exponents: [2]int{-140, 100}}, {name: "large and subnormal", exponents: [2]int{100, -140}},
 		{name: "tiny", rare: both(0x1p-149, 0x1.8p-126, 0x1.fffffep-127)}, {name: "large", rare: both(0x1p126, -largest, 0x1p60)},
-		{name: "rare sizes", rare: both(0x1p-130, 0x1p-149, 0x1p126, -largest)}, {name: "largest and infinite", rare: [2][]float64{{largest}, {inf}}},
+		{name: "rare sizes", rare: both(0x1p-130, 0x1p-149, 0x1p126, -largest)}, {name: "largest and infinite", exponents: [2]int{0, -20}, rare: [2][]float64{{largest}, {inf}}},
 		{name: "largest products", rare: both(0x1.fffp63, -0x1.fffp63)},
 	}
 	plans, others := 0, 0
