@@ -32,7 +32,7 @@ func TestSingleForms(t *testing.T) {
 		{name: "subnormal and large", exponents: [2]int{-140, 100}}, {name: "large and subnormal", exponents: [2]int{100, -140}},
 		{name: "tiny", rare: both(0x1p-149, 0x1.8p-126, 0x1.fffffep-127)}, {name: "large", rare: both(0x1p126, -largest, 0x1p60)},
 		{name: "rare sizes", rare: both(0x1p-130, 0x1p-149, 0x1p126, -largest)}, {name: "largest and infinite", exponents: [2]int{0, -20}, rare: [2][]float64{{largest}, {inf}}},
-		{name: "largest products", rare: both(0x1.fffp63, -0x1.fffp63)},
+		{name: "least and moderate", exponents: [2]int{30, 30}, rare: both(0x1p-149)}, {name: "largest products", rare: both(0x1.fffp63, -0x1.fffp63)},
 	}
 	plans, others := 0, 0
 	for i, s := range [][4]int64{{1, 37, 201, 260}, {2, 66, 129, 200}, {3, 102, 64, 77}, {1, 128, 384, 512}, {1, 17, 130, 51}, {2, 48, 131, 1028}, {9, 7, 12, 300}, {1, 301, 1, 203}, {2, 60, 310, 9}, {1, 200, 150, 1}} {

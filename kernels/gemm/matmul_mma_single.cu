@@ -6,7 +6,7 @@
 // columns of B to registers, splits them there and multiplies six pairs of parts (mma.sync): a0 b0, and the low ones a0 b1, a1 b0, a0 b2, a1 b1, a2 b0.
 // The tensor cores truncate, so they accumulate 16 terms, low products first; an addition that rounds adds these to the sums.
 //
-// Parts lose bits of elements below 2^-104. Where a warp finds such elements, parts are of the elements times 2^16. A slice that has very large elements, or large ones beside parts times 2^16, is
+// Parts lose bits of elements below 2^-104. Where a warp finds such elements, parts are of the elements times 2^23. A slice that has very large elements, or large ones beside parts times 2^23, is
 // multiplied by FMA.
 // An element that is not finite is x2, beside a finite x0 of its sign: so no term is 0 times infinity where it should not be.
 //
@@ -95,7 +95,7 @@ __device__ __forceinline__ void split(float x, float y, u32& p0, u32& p1, u32& p
 }
 
 // Met is what a warp has met in a slice: elements that are large, not finite or tiny, or too large for their parts. Parts of a slice with tiny elements or ones that are not finite are of the elements
-// times 2^16, and must not meet large ones.
+// times 2^23, and must not meet large ones.
 enum Met { NONE = 0, LARGE = 1, SCALED = 2, HUGE_ = 4 };
 
 // Extent finds what elements are.
@@ -116,7 +116,7 @@ struct Extent {
     template <bool scaled> __device__ __forceinline__ void split(float x, float y, u32& p0, u32& p1, u32& p2) {
         const bool finite[2] = {fabsf(x) <= 3.4028234664e38f, fabsf(y) <= 3.4028234664e38f};
         const u32 rest = round(finite[0] ? 0 : x, finite[1] ? 0 : y);
-        if (scaled) x = finite[0] ? x * 0x1p16f : copysignf(0x1p-100f, x), y = finite[1] ? y * 0x1p16f : copysignf(0x1p-100f, y);
+        if (scaled) x = finite[0] ? x * 0x1p23f : copysignf(0x1p-100f, x), y = finite[1] ? y * 0x1p23f : copysignf(0x1p-100f, y);
         add(x);
         add(y);
         single::split(x, y, p0, p1, p2);
@@ -220,7 +220,7 @@ template <bool along> struct Block {
             exact(a, b, pairs);
             return;
         }
-        const auto unit = [&](int of) { return (of == SCALED ? 0x1p-16f : 1) * (here == SCALED ? 0x1p-16f : 1); };
+        const auto unit = [&](int of) { return (of == SCALED ? 0x1p-23f : 1) * (here == SCALED ? 0x1p-23f : 1); };
         const float units[4] = {unit(met.x), unit(met.y), unit(met.z), unit(met.w)};
 #pragma unroll
         for (int c = 0; c < 4; c++) {

@@ -19,13 +19,11 @@ __device__ __forceinline__ void outer(const T* __restrict__ a, const T* __restri
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const unsigned apart = n % W == 0 ? 1 : n % 2 == 0 ? W / 2 : W, groups = (unsigned)((m + apart * most - 1) / (apart * most));
     const unsigned strips = (unsigned)((n + (apart > 1 ? W - 1 : 0) + 32 * W - 1) / (32 * W));
-    unsigned id = blockIdx.x * WARPS + warp;
-    const unsigned strip = id % strips;
-    id /= strips;
-    const unsigned part = id % apart;
-    id /= apart;
-    const unsigned matrix = id / groups;
-    const i64 row0 = (i64)(id - matrix * groups) * (apart * most) + part;
+    // Warps go down panels of strips, so that the columns of B of a panel are in the L2 cache until all rows of C are written.
+    const unsigned lines = groups * apart, id = blockIdx.x * WARPS + warp, matrix = id / (lines * strips), at = id - matrix * lines * strips;
+    const unsigned strip0 = at / (lines * WARPS) * WARPS, width = min(strips - strip0, WARPS), inside = at - strip0 * lines;
+    const unsigned line = inside / width, strip = strip0 + inside - line * width;
+    const i64 row0 = (i64)(line / apart) * (apart * most) + line % apart;
     if (matrix >= batch || row0 >= m) return;
     const int rows = (int)min((m - row0 + apart - 1) / apart, (i64)most);
     const i64 nextRow = (transA ? 1 : lda) * apart, termA = transA ? lda : 1, termB = transB ? 1 : ldb, colB = transB ? ldb : 1;
