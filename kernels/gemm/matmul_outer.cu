@@ -19,10 +19,15 @@ __device__ __forceinline__ void outer(const T* __restrict__ a, const T* __restri
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const unsigned apart = n % W == 0 ? 1 : n % 2 == 0 ? W / 2 : W, groups = (unsigned)((m + apart * most - 1) / (apart * most));
     const unsigned strips = (unsigned)((n + (apart > 1 ? W - 1 : 0) + 32 * W - 1) / (32 * W));
-    // Warps go down panels of strips, so that the columns of B of a panel are in the L2 cache until all rows of C are written.
-    const unsigned lines = groups * apart, id = blockIdx.x * WARPS + warp, matrix = id / (lines * strips), at = id - matrix * lines * strips;
-    const unsigned strip0 = at / (lines * WARPS) * WARPS, width = min(strips - strip0, WARPS), inside = at - strip0 * lines;
-    const unsigned line = inside / width, strip = strip0 + inside - line * width;
+    const unsigned id = blockIdx.x * WARPS + warp, lines = groups * apart, matrix = id / strips / lines;
+    unsigned line = id / strips - matrix * lines, strip = id % strips;
+    // What is read and written between two uses of a column of B may drive B out of the L2 cache. Then warps go down panels of strips: 376 x 12 x 466760 in float64 takes 0.80 of the time, and
+    // products below 16 MB take 1.0 to 1.4 (H200).
+    if ((most + k) * n * (i64)sizeof(T) > 16 << 20) {
+        const unsigned at = line * strips + strip, strip0 = at / (lines * WARPS) * WARPS, width = min(strips - strip0, WARPS), inside = at - strip0 * lines;
+        line = inside / width;
+        strip = strip0 + inside - line * width;
+    }
     const i64 row0 = (i64)(line / apart) * (apart * most) + line % apart;
     if (matrix >= batch || row0 >= m) return;
     const int rows = (int)min((m - row0 + apart - 1) / apart, (i64)most);
