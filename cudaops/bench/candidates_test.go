@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stheno-ml/stheno/internal/test/testutil"
@@ -96,6 +97,32 @@ func TestCandidates(t *testing.T) {
 				t.Errorf("got %d plans, want at least %d", plans, 5*want)
 			}
 		})
+	}
+}
+
+// Rows of products of few terms that are too long for the L2 cache.
+func TestLongOuterProducts(t *testing.T) {
+	r, dev := random(t), device0(t)
+	for _, dt := range []kernels.Dtype{f32, f64} {
+		for _, most := range []int64{4, 8, 16} {
+			p := gemm.Product{Dtype: dt, Batch: 1 + r.Int64N(2), M: 20 + r.Int64N(20), N: 550_000 + r.Int64N(9), K: 1 + r.Int64N(most), A: gemm.Operand{Trans: r.IntN(2) == 0}, B: gemm.Operand{Trans: r.IntN(2) == 0}}
+			a, b := between1(r, p.Batch*p.M*p.K), between1(r, p.Batch*p.K*p.N)
+			want, magnitude := productOf(p, a, b)
+			names, _, list, err := gemm.Candidates(p, dev)
+			testutil.Do(t, err)
+			plans := 0
+			for i, plan := range list {
+				if strings.HasPrefix(names[i], "outer") {
+					plans++
+					if fault := compareTo(t, plan, dt, want, magnitude, allowedOf(p), a, b); fault != "" {
+						t.Errorf("%v, %d x (%d x %d x %d), %s: %s", p, p.Batch, p.M, p.K, p.N, names[i], fault)
+					}
+				}
+			}
+			if plans == 0 {
+				t.Errorf("%v, %d x (%d x %d x %d): got no plan with a kernel of few terms, want one", p, p.Batch, p.M, p.K, p.N)
+			}
+		}
 	}
 }
 

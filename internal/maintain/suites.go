@@ -103,9 +103,9 @@ var groups = map[string]group{
 	},
 	"products": {
 		binary:  "cudaops-bench",
-		checked: []string{"TestTensorEntries", "TestProductEntries", "TestReducedHalves", "TestReducedEpilogues", "TestMatMulEpilogues", "TestSmallEpilogues", "TestReducedParts", "TestPlanes", "TestSingleForms"},
+		checked: []string{"TestTensorEntries", "TestProductEntries", "TestReducedHalves", "TestReducedEpilogues", "TestMatMulEpilogues", "TestSmallEpilogues", "TestReducedParts", "TestPlanes", "TestSingleForms", "TestLongOuterProducts"},
 		tests: []string{"TestTensorEntries", "TestProductEntries", "TestReducedHalves", "TestReducedForms", "TestReducedEpilogues", "TestMatMulForms", "TestMatMulEpilogues", "TestSmallEpilogues", "TestReducedParts", "TestCandidates", "TestPlanes", "TestSingleForms", "TestSmallForms", "TestProductAccuracy",
-			"TestMatMulCandidates", "TestReducedRandom", "TestReducedRounding", "TestDoubleAccuracy", "TestSmallRandom", "TestSmallRounding", "TestMatMulEpilogueFunctions"},
+			"TestMatMulCandidates", "TestReducedRandom", "TestReducedRounding", "TestDoubleAccuracy", "TestSmallRandom", "TestSmallRounding", "TestMatMulEpilogueFunctions", "TestLongOuterProducts"},
 		kernels: []string{"matmul", "matmul_band", "matmul_double", "matmul_hopper", "matmul_inner", "matmul_mma", "matmul_mma_double", "matmul_mma_single", "matmul_mma_small", "matmul_narrow", "matmul_outer", "matmul_round", "matmul_strip", "matmul_tall", "matmul_tall_hopper"},
 	},
 	"vectors": {
