@@ -47,7 +47,9 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	}
 	args := forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)}
 	switch {
-	case f.splits(dev): // the first, so that Updating plans the same kernel
+	case f.pads(dev):
+		f.launchPadded(p, dev, args)
+	case f.splits(dev): // before the other kernels, so that Updating plans the same kernel
 		f.launchSplit(p, dev, args, updateArgs{})
 	case f.byDouble(dev):
 		f.launchDouble(p, dev, args)
@@ -55,23 +57,32 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		p.Launch(fewKernels[f.statistics()], int(f.fewBlocks()), fewThreads, stored[forwardArgs]{args, f.stored()})
 	case f.byAny(dev):
 		f.launchAny(p, dev, args)
-	case f.onHopper(dev):
-		f.launchHopper(p, dev, args.Out, at[1], outputs)
-	case f.bySlabs(dev):
-		launchSlabs(f.Problem, p, slabForward, f.Batch*f.Heads, f.Queries, 1, 1, 2, args)
 	case f.byMMA(dev):
-		launchMMA(f.Problem, p, mmaForward, f.Batch*f.Heads, f.Queries, args)
+		f.launchTensor(p, dev, args)
 	default:
 		f.launchParts(p, dev, args)
 	}
 	return p, nil
 }
 
+// launchTensor launches kernels of tensor cores.
+func (f Forward) launchTensor(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
+	switch {
+	case f.onHopper(dev):
+		f.launchHopper(p, dev, args)
+	case f.bySlabs(dev):
+		launchSlabs(f.Problem, p, slabForward, f.Batch*f.Heads, f.Queries, 1, 1, 2, args)
+	default:
+		launchMMA(f.Problem, p, mmaForward, f.Batch*f.Heads, f.Queries, args)
+	}
+}
+
 // A block of attention_few.cu has fewThreads threads, one for each query, which sees at most fewKeys keys.
 const (
 	fewThreads     = 128
 	fewKeys        = 32
-	fewBlocksPerSM = 7 // at least: fewer blocks wait for memory
+	fewBlocksPerSM = 7  // at least: fewer blocks wait for memory
+	fewQueries     = 24 // at least, of float64: threads without a query wait
 )
 
 // seesFew reports whether attention_few.cu computes the problem on a device, unless attention_split.cu does.
@@ -103,7 +114,7 @@ func (p Problem) seesFew(dev kernels.Device) bool {
 		return false
 	}
 	if p.Dtype == kernels.Float64 {
-		return isHopper(dev) && p.Keys <= 8 && p.fewBlocks() >= 2*int64(dev.SMs)
+		return isHopper(dev) && p.Keys <= 8 && p.Queries >= fewQueries && p.fewBlocks() >= 2*int64(dev.SMs)
 	}
 	many := p.fewBlocks() >= fewBlocksPerSM*int64(dev.SMs)
 	if p.anyComputes(dev) {

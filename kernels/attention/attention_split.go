@@ -141,18 +141,11 @@ type updateArgs struct {
 
 // launchSplit launches blocks for each tile of rows, and where these have more than one partial result, a launch that merges them.
 func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardArgs, update updateArgs) {
-	s := splitPolicy
 	tiles := f.splitTiles()
-	clusters := min(kernels.CeilDiv(f.Keys, splitCluster*s.minKeys), s.blocksPerSM*int64(dev.SMs)/(splitCluster*tiles), s.maxClusters)
-	if f.Keys <= splitCluster*s.maxKeys {
-		clusters = 1
-	}
-	to, by := splitArgs{args, max(clusters, 1) * splitCluster, dev.HasClusters(), kernels.At(kernels.Out, 0), update}, splitKernels[f.Dtype]
+	parts, joined := f.splitParts(dev)
+	to, by := splitArgs{args, parts, joined, kernels.At(kernels.Out, 0), update}, splitKernels[f.Dtype]
 	if f.spreads() {
 		by = spreadKernels[f.Dtype]
-	}
-	if (f.spreads() || !dev.HasClusters()) && (tiles >= s.wholeTiles*int64(dev.SMs) || f.Keys <= s.wholeKeys || dev.HasClusters() && f.spreadCost(dev, 1) <= f.spreadCost(dev, to.Parts)) {
-		to.Parts, to.Joined = 1, false
 	}
 	partials := to.partials()
 	if partials > 1 {
@@ -162,6 +155,20 @@ func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardAr
 	if partials > 1 {
 		p.Launch(mergeKernels[f.Dtype], int(f.rows()), splitThreads, to)
 	}
+}
+
+// splitParts returns how many blocks share the keys of a tile, and whether clusters of them have one partial result each.
+func (p Problem) splitParts(dev kernels.Device) (parts int64, joined bool) {
+	s, tiles := splitPolicy, p.splitTiles()
+	clusters := min(kernels.CeilDiv(p.Keys, splitCluster*s.minKeys), s.blocksPerSM*int64(dev.SMs)/(splitCluster*tiles), s.maxClusters)
+	if p.Keys <= splitCluster*s.maxKeys {
+		clusters = 1
+	}
+	parts = max(clusters, 1) * splitCluster
+	if (p.spreads() || !dev.HasClusters()) && (tiles >= s.wholeTiles*int64(dev.SMs) || p.Keys <= s.wholeKeys || dev.HasClusters() && p.spreadCost(dev, 1) <= p.spreadCost(dev, parts)) {
+		return 1, false
+	}
+	return parts, dev.HasClusters()
 }
 
 // spreadCost estimates the time of tiles of spread rows, of a number of blocks each, in steps of a block, which loads 4 keys for each group of lanes in a step. An SM has one block at a time, a block
