@@ -137,11 +137,12 @@ type partsArgs struct {
 const (
 	partsQueries = 64
 	partsColumns = 128
+
+	portableBlocks = 4 // of attention.cu for each SM
 )
 
-// launchParts launches portable kernels. So many blocks share the keys of a tile of queries that there are blocksPerSM for each SM; then a launch merges their results.
+// launchParts launches portable kernels. So many blocks share the keys of a tile of queries that there are portableBlocks for each SM; then a launch merges their results.
 func (f Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
-	const blocksPerSM = 4
 	step := int64(64) // keys
 	if f.Dtype == kernels.Float64 {
 		step = 32
@@ -149,7 +150,7 @@ func (f Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardAr
 	blocks := f.Batch * f.Heads * kernels.CeilDiv(f.Queries, partsQueries) * kernels.CeilDiv(f.Dim, partsColumns)
 	to := partsArgs{args, 1, kernels.At(kernels.Out, 0)}
 	if dev.Kind == kernels.GPU {
-		to.Parts = max(1, min(kernels.CeilDiv(f.Keys, step), blocksPerSM*int64(dev.SMs)/blocks))
+		to.Parts = max(1, min(kernels.CeilDiv(f.Keys, step), portableBlocks*int64(dev.SMs)/blocks))
 	}
 	to.partial(f, p)
 	launchPortable(f.Problem, p, forwardKernels, blocks*to.Parts, to)

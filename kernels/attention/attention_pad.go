@@ -39,14 +39,14 @@ type unpadArgs struct {
 
 // padPolicy predicts, in us on an H200, whether padded rows on tensor cores are faster than rows at any address on other units.
 var padPolicy = struct {
-	launch      float64 // of each launch
-	bytes       float64 // copied in a us
-	step, tile  float64 // of the kernels of up to 128 elements: 128 keys of a tile, and a tile
-	wide        float64 // of those of more: 32 keys of a tile of 64 queries, of two on an SM
-	spread      float64 // of a step of attention_spread
-	multiplyAdd float64 // of the portable kernels, multiply-adds of an SM in a us
-	few         float64 // of attention_few, the same
-}{2, 2.5e6, 1.6, 1.5, 2.2, 2.3, 1e5, 5e4}
+	launch     float64 // of each launch
+	bytes      float64 // copied in a us
+	tile, step float64 // of the kernels of up to 128 elements: a tile, and 128 keys of it
+	wide       float64 // of those of more: 32 keys of a tile of 64 queries, of two on an SM
+	spread     float64 // of a step of attention_spread
+	portable   float64 // of the portable kernels, multiply-adds of an SM in a us
+	few        float64 // of attention_few, the same
+}{2, 2.5e6, 1.5, 1.6, 2.2, 2.5, 5.8e4, 5e4}
 
 // minPadGain is how many times as fast padded rows must be by prediction. Tests set it.
 var minPadGain = 1.0
@@ -96,13 +96,15 @@ func (f Forward) anyCost(dev kernels.Device) float64 {
 	case f.seesFew(dev):
 		return s.launch + float64(f.rows()*f.Keys*f.Dim)/float64(dev.SMs)/s.few
 	}
-	return s.launch + f.portableCost(dev, 2)
+	return f.portableCost(dev)
 }
 
-// portableCost predicts the time of so many products on FMA units, of tiles of 64 rows.
-func (p Problem) portableCost(dev kernels.Device, products int64) float64 {
-	tiles := p.Batch * p.Heads * kernels.CeilDiv(p.Queries, 64) * kernels.CeilDiv(p.seenKeys(), 64)
-	return float64(tiles*64*64*products*arith.RoundUp(p.Dim, 32)) / float64(dev.SMs) / padPolicy.multiplyAdd
+// portableCost predicts the time of attention.cu.
+func (p Problem) portableCost(dev kernels.Device) float64 {
+	blocks, steps := p.Batch*p.Heads*p.tiles(p.Queries), kernels.CeilDiv(p.seenKeys(), partsQueries)
+	parts := max(1, min(steps, portableBlocks*int64(dev.SMs)/blocks))
+	multiplyAdds := partsQueries * partsQueries * (arith.RoundUp(p.Dim, 32) + min(arith.RoundUp(p.Dim, 64), partsColumns)) // of a step
+	return padPolicy.launch + float64(kernels.CeilDiv(blocks*parts, int64(dev.SMs))*kernels.CeilDiv(steps, parts)*multiplyAdds)/padPolicy.portable
 }
 
 // padded returns the problem with rows of whole pieces.
@@ -162,9 +164,9 @@ func (f Forward) launchPadded(p *kernels.Plan, dev kernels.Device, args forwardA
 	}
 }
 
-// pads reports whether rows are padded, as that of [Forward] does: the products of gradients are five on tensor cores, or seven.
+// pads reports whether rows are padded, as that of [Forward] does: gradients take about three times as long.
 func (b Backward) pads(dev kernels.Device) bool {
-	return b.canPad(dev) && minPadGain*(b.copyCost(2)+3*b.tensorCost(dev)) < b.portableCost(dev, 7)
+	return b.canPad(dev) && minPadGain*(b.copyCost(2)+3*b.tensorCost(dev)) < 3*b.portableCost(dev)
 }
 
 // launchPadded launches what computes gradients of padded rows.
