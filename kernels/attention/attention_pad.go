@@ -2,6 +2,7 @@ package attention
 
 import (
 	"github.com/stheno-ml/stheno/kernels"
+	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
@@ -15,19 +16,35 @@ const (
 var (
 	padKernel   = own.Kernel("attention_pad", "attention_pad", padRows)
 	unpadKernel = own.Kernel("attention_pad", "attention_unpad", unpadRows)
+	joinKernel  = own.Kernel("attention_pad", "attention_join", joinSections)
 )
 
-// padSource is an operand's rows in memory's order, (batches, Outers, Inners), and the padded rows, which are dense and have Pieces pieces.
+// padSource is an operand's rows in memory's order, (batches, Outers, Inners), and the padded rows, which are dense and have Pieces pieces. Batches that are sections begin Step rows after one another,
+// of Rows rows.
 type padSource struct {
-	From                   kernels.Ref
-	Batch, Outer, Inner    int64 // strides
-	To                     kernels.Ref
-	Outers, Inners, Pieces int64 `arg:"int32"`
+	From                               kernels.Ref
+	Batch, Outer, Inner                int64 // strides
+	To                                 kernels.Ref
+	Outers, Inners, Pieces, Step, Rows int64 `arg:"int32"`
 }
 
+// padArgs has q, k and v or others. With Sections the launch writes Counts.
 type padArgs struct {
-	Sources [3]padSource
-	Dim     int64 `arg:"int32"`
+	Sources           [3]padSource
+	Dim               int64 `arg:"int32"`
+	Counts            kernels.Ref
+	Sections, Queries int64 `arg:"int32"`
+	Causal            bool
+}
+
+// joinArgs are results of Sections of Rows rows.
+type joinArgs struct {
+	From, Sectioned                          kernels.Ref // results and statistics
+	Sections                                 int64       `arg:"int32"`
+	Out                                      operand
+	Statistics                               kernels.Ref
+	Outputs                                  int64 `arg:"int32"`
+	Heads, Queries, Rows, Dim, Width, Stored int64 `arg:"int32"`
 }
 
 // unpadArgs are runs of N elements, Stride elements apart, of Blocks blocks each: rows of Dim elements, which are Width elements apart in the source.
@@ -48,6 +65,9 @@ var padPolicy = struct {
 	few        float64 // of attention_few, the same
 }{2, 2.5e6, 1.5, 1.6, 2.2, 2.5, 5.8e4, 5e4}
 
+// maxSections is the largest number of sections of keys.
+const maxSections = 32
+
 // minPadGain is how many times as fast padded rows must be by prediction. Tests set it.
 var minPadGain = 1.0
 
@@ -60,13 +80,48 @@ func (p Problem) canPad(dev kernels.Device) bool {
 
 // pads reports whether rows are padded: whether the prediction is that tensor cores, and copies to scratch memory and back, are faster than the kernel of rows at any address.
 func (f Forward) pads(dev kernels.Device) bool {
-	return f.canPad(dev) && minPadGain*(f.copyCost(1)+f.tensorCost(dev)) < f.anyCost(dev)
+	return f.canPad(dev) && minPadGain*f.paddedCost(dev, f.sections(dev)) < f.anyCost(dev)
 }
 
-// copyCost predicts the time of copies of operands, so many times q, k, v and a result.
-func (p Problem) copyCost(times float64) float64 {
-	bytes := float64(2*p.Batch*(p.Heads*p.Queries+p.KeyHeads*p.Keys)) * float64((p.Dim+p.padded().Dim)*p.Dtype.Size())
-	return times * (2*padPolicy.launch + bytes/padPolicy.bytes)
+// canSection reports whether keys may be in sections: batches and heads are one axis of q, k and v, and there are no counts.
+func (f Forward) canSection() bool {
+	for i, in := range f.inputs() {
+		heads := f.KeyHeads
+		if i == 0 {
+			heads = f.Heads
+		}
+		if f.Batch > 1 && in.Batch != heads*in.Head {
+			return false
+		}
+	}
+	return f.Out && f.Counts.Elements == 0
+}
+
+// sections returns the number of sections of keys that is the fastest by prediction.
+func (f Forward) sections(dev kernels.Device) int64 {
+	best := int64(1)
+	for n := int64(2); f.canSection() && n <= maxSections && n <= kernels.CeilDiv(f.Keys, hopperTile); n++ {
+		if f.paddedCost(dev, n) < f.paddedCost(dev, best) {
+			best = n
+		}
+	}
+	return best
+}
+
+// paddedCost predicts the time of attention of padded rows with keys in so many sections.
+func (f Forward) paddedCost(dev kernels.Device, sections int64) float64 {
+	w := f.sectioned(sections)
+	us := f.copyCost(w) + w.tensorCost(dev)
+	if sections > 1 {
+		us += float64(sections*f.rows()*(w.Dim*f.Dtype.Size()+f.statistics().Size())) / padPolicy.bytes
+	}
+	return us
+}
+
+// copyCost predicts the time of a copy of q, k and v to padded rows, and of one of the result.
+func (p Problem) copyCost(wide Problem) float64 {
+	bytes := 2*(p.queryBytes()+p.keyBytes()) + wide.queryBytes() + p.padded().queryBytes() + 2*wide.keyBytes()
+	return 2*padPolicy.launch + float64(bytes)/padPolicy.bytes
 }
 
 // seenKeys is the number of keys that a query sees, about.
@@ -113,28 +168,51 @@ func (p Problem) padded() Problem {
 	return p
 }
 
-// pad launches what copies up to three operands, the first `queries` of them of queries and the others of keys, to scratch memory with padded rows, and returns these.
-func (p Problem) pad(plan *kernels.Plan, queries int, from ...operand) (to [3]operand) {
-	args, blocks, wide := padArgs{Dim: p.Dim}, int64(0), p.padded()
-	for i, o := range from {
-		heads, rows := p.KeyHeads, p.Keys
-		if i < queries {
-			heads, rows = p.Heads, p.Queries
-		}
-		pieces := p.Batch * heads * rows * wide.Dim / padWidth
-		to[i] = operand{plan.Workspace(pieces * padWidth * p.Dtype.Size()), wide.strides(heads, rows)}
-		s := padSource{o.At, o.Batch, o.Head, o.Row, to[i].At, heads, rows, pieces}
-		if p.RowsFirst {
-			s.Outer, s.Inner, s.Outers, s.Inners = o.Row, o.Head, rows, heads
-		}
-		args.Sources[i], blocks = s, blocks+kernels.CeilDiv(pieces, padThreads)
+// sectioned returns the problem with padded rows whose keys are in n sections, about. These are its batches, and batches of p are heads.
+func (p Problem) sectioned(n int64) Problem {
+	w := p.padded()
+	if n > 1 {
+		w.Keys = arith.RoundUp(kernels.CeilDiv(p.Keys, n), hopperTile)
+		w.Batch, w.Heads, w.KeyHeads = kernels.CeilDiv(p.Keys, w.Keys), p.Batch*p.Heads, p.Batch*p.KeyHeads
+		w.Counts = Counts{kernels.Int32, w.Batch * p.Queries, p.Queries, 1}
+		w.RowsFirst, w.Causal, w.unseen = false, false, 0
 	}
-	for i := len(from); i < len(args.Sources); i++ {
-		args.Sources[i] = padSource{From: from[0].At, To: to[0].At}
+	return w
+}
+
+// pad launches what copies up to three operands, the first `queries` of them of queries and the others of keys, to scratch memory as a padded problem has them, and returns these. Where its batches are
+// sections of keys it returns the memory of its counts, too.
+func (p Problem) pad(plan *kernels.Plan, wide Problem, queries int, from ...operand) (to [3]operand, counts kernels.Ref) {
+	args, blocks, sections := padArgs{Dim: p.Dim, Counts: from[0].At}, int64(0), wide.Keys < p.Keys
+	if sections {
+		args.Sections, args.Queries, args.Causal = wide.Batch, p.Queries, p.Causal
+		args.Counts = plan.Workspace(wide.Counts.Elements * kernels.Int32.Size())
+	}
+	for i := range args.Sources {
+		if i >= len(from) {
+			args.Sources[i] = padSource{From: from[0].At, To: to[0].At}
+			continue
+		}
+		o, heads, rows := from[i], wide.KeyHeads, wide.Keys
+		if i < queries {
+			heads, rows = wide.Heads, wide.Queries
+		}
+		s := padSource{o.At, o.Batch, o.Head, o.Row, kernels.Ref{}, heads, rows, wide.Batch * heads * rows * wide.Dim / padWidth, 0, rows}
+		switch {
+		case sections && i < queries:
+			s.Batch = 0
+		case sections:
+			s.Batch, s.Step, s.Rows = rows*o.Row, rows, p.Keys
+		case p.RowsFirst:
+			s.Outer, s.Inner, s.Outers, s.Inners, s.Rows = o.Row, o.Head, rows, heads, heads
+		}
+		s.To = plan.Workspace(s.Pieces * padWidth * p.Dtype.Size())
+		to[i] = operand{s.To, wide.strides(heads, rows)}
+		args.Sources[i], blocks = s, blocks+kernels.CeilDiv(s.Pieces, padThreads)
 	}
 	plan.Graph = true
 	plan.Launch(padKernel, int(blocks), padThreads, args)
-	return to
+	return to, args.Counts
 }
 
 // unpad launches what copies padded results of so many heads and rows to a dense operand, in which those of each head may be the last ones of more.
@@ -150,30 +228,39 @@ func (p Problem) unpad(plan *kernels.Plan, from kernels.Ref, to operand, heads, 
 	plan.Launch(unpadKernel, int(runs*a.Blocks), padThreads, a)
 }
 
-// launchPadded launches what computes attention of padded rows.
+// launchPadded launches what computes attention of padded rows, in sections of keys if these are faster.
 func (f Forward) launchPadded(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
-	wide, out := f, args.Out
-	wide.Problem, args.In = f.padded(), f.pad(p, 1, args.In[:]...)
-	args.Dim = wide.Dim
-	if f.Out {
-		args.Out = operand{p.Workspace(wide.queryBytes()), wide.strides(f.Heads, f.Queries)}
+	wide, to := f, args
+	wide.Problem = f.sectioned(f.sections(dev))
+	sections := wide.Keys < f.Keys
+	var counts kernels.Ref
+	args.In, counts = f.pad(p, wide.Problem, 1, args.In[:]...)
+	args.Out = operand{p.Workspace(wide.queryBytes()), wide.strides(wide.Heads, wide.Queries)}
+	if args.Dim = wide.Dim; sections {
+		args.Statistics, args.Outputs, args.problemArgs = p.Workspace(wide.statisticBytes()), 3, wide.args(kernels.Scratch)
+		args.Counts = counts
 	}
 	wide.launchTensor(p, dev, args)
-	if f.Out {
-		f.unpad(p, args.Out.At, out, f.Heads, f.Queries)
+	switch {
+	case sections:
+		p.Launch(joinKernel, int(kernels.CeilDiv(f.rows()*f.Dim, padThreads)), padThreads,
+			joinArgs{args.Out.At, args.Statistics, wide.Batch, to.Out, to.Statistics, to.Outputs, f.Heads, f.Queries, f.rows(), f.Dim, wide.Dim, f.stored()})
+	case f.Out:
+		f.unpad(p, args.Out.At, to.Out, f.Heads, f.Queries)
 	}
 }
 
 // pads reports whether rows are padded, as that of [Forward] does: gradients take about three times as long.
 func (b Backward) pads(dev kernels.Device) bool {
-	return b.canPad(dev) && minPadGain*(b.copyCost(2)+3*b.tensorCost(dev)) < 3*b.portableCost(dev)
+	return b.canPad(dev) && minPadGain*(2*b.copyCost(b.padded())+3*b.tensorCost(dev)) < 3*b.portableCost(dev)
 }
 
 // launchPadded launches what computes gradients of padded rows.
 func (b Backward) launchPadded(p *kernels.Plan, dev kernels.Device, in, to [3]operand, out, grad operand, outputs int64) {
 	wide, padded := b, to
-	wide.Problem, in = b.padded(), b.pad(p, 1, in[:]...)
-	two := b.pad(p, 2, out, grad)
+	wide.Problem = b.padded()
+	in, _ = b.pad(p, wide.Problem, 1, in[:]...)
+	two, _ := b.pad(p, wide.Problem, 2, out, grad)
 	wanted := []bool{b.Q, b.K, b.V}
 	for i, is := range wanted {
 		if padded[i].Strides = in[i].Strides; is {
@@ -197,10 +284,20 @@ func padRows(c kernels.Call) {
 	for _, s := range a.Sources {
 		from, to := kernels.Slice[uint16](c, s.From), kernels.Slice[uint16](c, s.To)
 		for row := range s.Pieces * padWidth / width {
-			inner, outer := row%s.Inners, row/s.Inners
 			x := to[row*width:][:width]
-			clear(x[copy(x, from[outer/s.Outers*s.Batch+outer%s.Outers*s.Outer+inner*s.Inner:][:a.Dim]):])
+			clear(x)
+			if inner, outer := row%s.Inners, row/s.Inners; outer/s.Outers*s.Step+inner < s.Rows {
+				copy(x, from[outer/s.Outers*s.Batch+outer%s.Outers*s.Outer+inner*s.Inner:][:a.Dim])
+			}
 		}
+	}
+	for i := range a.Sections * a.Queries {
+		keys := a.Sources[1]
+		n := keys.Rows
+		if a.Causal {
+			n = min(n, i%a.Queries+n-a.Queries+1)
+		}
+		kernels.Slice[int32](c, a.Counts)[i] = int32(max(min(n-i/a.Queries*keys.Step, keys.Step), 0))
 	}
 }
 
@@ -211,5 +308,22 @@ func unpadRows(c kernels.Call) {
 		for row := range a.N / a.Dim {
 			copy(to[run*a.Stride+row*a.Dim:][:a.Dim], from[(run*(a.N/a.Dim)+row)*a.Width:])
 		}
+	}
+}
+
+func joinSections(c kernels.Call) {
+	a := kernels.Args[joinArgs](c)
+	h := &host[float32]{Call: c, dtype: []kernels.Dtype{kernels.Float32, expr.BF16, expr.F16}[a.Stored], problemArgs: problemArgs{Dim: a.Dim}}
+	w, list := &work[float32]{dim: a.Dim}, kernels.Slice[float32](c, a.Sectioned)
+	for row := range a.Rows {
+		all, limit := newPartial[float32](a.Dim), int64(0)
+		for at := row; at < a.Sections*a.Rows; at += a.Rows {
+			all.merge(partial[float32]{list[at], 1, w.load(0, h.rows(operand{a.From, Strides{Row: a.Width}}, 0, 0, at, 1))})
+		}
+		if all.total > 0 {
+			limit = 1
+		}
+		head := row / a.Queries
+		h.finish(forwardArgs{Out: a.Out, Statistics: a.Statistics, Outputs: a.Outputs, problemArgs: problemArgs{Heads: a.Heads, Queries: a.Queries}}, head/a.Heads, head%a.Heads, row%a.Queries, limit, all)
 	}
 }

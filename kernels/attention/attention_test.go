@@ -833,7 +833,14 @@ func TestPaddedRows(t *testing.T) {
 			if testing.Short() {
 				a.Queries, a.Keys = min(a.Queries, 70), min(a.Keys, 70)
 			}
+			sections := i == 2 || i == 6
+			if sections { // of keys
+				a.Batch, a.Keys, a.RowsFirst = int64(i+2)/4, 260+r.Int64N(150), i == 2
+			}
 			a.draw(r)
+			if sections {
+				a.Counts, a.counts = attention.Counts{}, nil
+			}
 			a.compute()
 			for _, dev := range tested(t) {
 				if err := a.checkAll(dev, of.epsilon); err != nil {
@@ -847,7 +854,7 @@ func TestPaddedRows(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"pad", "unpad", "hopper_64_bf16", "hopper_128_f16", "mma_256_bf16", "mma_dq_256_f16", "mma_dkv_256_bf16", "hopper_gradients_64_f16", "hopper_gradients_128_bf16"} {
+	for _, want := range []string{"pad", "unpad", "join", "hopper_64_bf16", "hopper_128_f16", "mma_256_bf16", "mma_dq_256_f16", "mma_dkv_256_bf16", "hopper_gradients_64_f16", "hopper_gradients_128_bf16"} {
 		if !launched["attention_"+want] {
 			t.Errorf("no draw launched attention_%s", want)
 		}
