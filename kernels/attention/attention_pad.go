@@ -65,22 +65,35 @@ var padPolicy = struct {
 	few        float64 // of attention_few, the same
 }{2, 2.5e6, 1.5, 1.6, 2.2, 2.5, 5.8e4, 5e4}
 
-// maxSections is the largest number of sections of keys.
-const maxSections = 32
+// maxSections is the largest number of sections of keys, and minSectionGain how many times as fast they must be by prediction where rows are whole pieces.
+const (
+	maxSections    = 32
+	minSectionGain = 1.3
+)
 
 // minPadGain is how many times as fast padded rows must be by prediction. Tests set it.
 var minPadGain = 1.0
 
-// canPad reports whether kernels of tensor cores compute the problem with padded rows: elements of 16 bits, where that was measured.
+// canPad reports whether kernels of tensor cores compute the problem with copies of its rows: elements of 16 bits, where that was measured.
 func (p Problem) canPad(dev kernels.Device) bool {
 	const most = 1 << 30 // elements of an operand
 	rows := p.Batch * max(p.Heads*p.Queries, p.KeyHeads*p.Keys)
-	return isHopper(dev) && p.Dtype.Size() == 2 && p.Scale > 0 && !p.rowsInPieces() && rows <= most/p.padded().Dim
+	return isHopper(dev) && p.Dtype.Size() == 2 && p.Scale > 0 && rows <= most/p.padded().Dim
 }
 
-// pads reports whether rows are padded: whether the prediction is that tensor cores, and copies to scratch memory and back, are faster than the kernel of rows at any address.
+// pads reports whether rows are padded: whether the prediction is that tensor cores, and copies to scratch memory and back, are faster than the kernel of rows at any address. Rows of whole pieces are
+// copied for sections alone.
 func (f Forward) pads(dev kernels.Device) bool {
-	return f.canPad(dev) && minPadGain*f.paddedCost(dev, f.sections(dev)) < f.anyCost(dev)
+	if !f.canPad(dev) {
+		return false
+	}
+	sections, gain := f.sections(dev), minPadGain
+	if f.rowsInPieces() {
+		if gain *= minSectionGain; sections == 1 || f.splits(dev) {
+			return false
+		}
+	}
+	return gain*f.paddedCost(dev, sections) < f.anyCost(dev)
 }
 
 // canSection reports whether keys may be in sections: batches and heads are one axis of q, k and v, and there are no counts.
@@ -145,6 +158,8 @@ func (p Problem) tensorCost(dev kernels.Device) float64 {
 func (f Forward) anyCost(dev kernels.Device) float64 {
 	s := padPolicy
 	switch {
+	case f.rowsInPieces():
+		return f.tensorCost(dev)
 	case f.splits(dev):
 		parts, _ := f.splitParts(dev)
 		return s.launch + s.spread*float64(f.spreadCost(dev, parts))
@@ -252,7 +267,7 @@ func (f Forward) launchPadded(p *kernels.Plan, dev kernels.Device, args forwardA
 
 // pads reports whether rows are padded, as that of [Forward] does: gradients take about three times as long.
 func (b Backward) pads(dev kernels.Device) bool {
-	return b.canPad(dev) && minPadGain*(2*b.copyCost(b.padded())+3*b.tensorCost(dev)) < 3*b.portableCost(dev)
+	return b.canPad(dev) && !b.rowsInPieces() && minPadGain*(2*b.copyCost(b.padded())+3*b.tensorCost(dev)) < 3*b.portableCost(dev)
 }
 
 // launchPadded launches what computes gradients of padded rows.

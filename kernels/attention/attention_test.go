@@ -813,13 +813,13 @@ func TestQueriesWithoutKeys(t *testing.T) {
 	}
 }
 
-// Attention of 16-bit rows that are not whole pieces of 16 bytes, and its gradients, are as defined where kernels of tensor cores compute them in padded rows.
+// Attention of 16-bit rows that are not whole pieces of 16 bytes, and its gradients, are as defined where kernels of tensor cores compute them in padded rows, and keys are in sections.
 func TestPaddedRows(t *testing.T) {
 	defer attention.PadGain(0)()
 	defer attention.AllUnseen()()
 	seeds, launched := testutil.Random(t), map[string]bool{}
 	for _, of := range []kind{bf16, f16} {
-		for i, dim := range []int64{3, 5, 17, 103, 135, 167, 250} {
+		for i, dim := range []int64{3, 5, 17, 103, 135, 167, 250, 64} {
 			if testing.Short() && i%3 > 0 {
 				continue
 			}
@@ -833,7 +833,7 @@ func TestPaddedRows(t *testing.T) {
 			if testing.Short() {
 				a.Queries, a.Keys = min(a.Queries, 70), min(a.Keys, 70)
 			}
-			sections := i == 2 || i == 6
+			sections := i == 2 || i > 5
 			if sections { // of keys
 				a.Batch, a.Keys, a.RowsFirst = int64(i+2)/4, 260+r.Int64N(150), i == 2
 			}
