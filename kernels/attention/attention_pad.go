@@ -74,11 +74,11 @@ const (
 // minPadGain is how many times as fast padded rows must be by prediction. Tests set it.
 var minPadGain = 1.0
 
-// canPad reports whether kernels of tensor cores compute the problem with copies of its rows: elements of 16 bits, where that was measured.
+// canPad reports whether kernels of tensor cores compute the problem with copies of its rows: elements of 16 bits, where that was measured, of more than one query, which would read keys once.
 func (p Problem) canPad(dev kernels.Device) bool {
 	const most = 1 << 30 // elements of an operand
 	rows := p.Batch * max(p.Heads*p.Queries, p.KeyHeads*p.Keys)
-	return isHopper(dev) && p.Dtype.Size() == 2 && p.Scale > 0 && rows <= most/p.padded().Dim
+	return isHopper(dev) && p.Dtype.Size() == 2 && p.Queries > 1 && p.Scale > 0 && rows <= most/p.padded().Dim
 }
 
 // pads reports whether rows are padded: whether the prediction is that tensor cores, and copies to scratch memory and back, are faster than the kernel of rows at any address. Rows of whole pieces are
