@@ -48,7 +48,7 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	args := forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)}
 	switch {
 	case f.pads(dev):
-		f.launchPadded(p, dev, args)
+		f.launchPadded(p, dev, &args)
 	case f.splits(dev): // before the other kernels, so that Updating plans the same kernel
 		f.launchSplit(p, dev, args, updateArgs{})
 	case f.byDouble(dev):
@@ -58,7 +58,7 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	case f.byAny(dev):
 		f.launchAny(p, dev, args)
 	case f.byMMA(dev):
-		f.launchTensor(p, dev, args)
+		f.launchTensor(p, dev, &args)
 	default:
 		f.launchParts(p, dev, args)
 	}
@@ -66,14 +66,14 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 }
 
 // launchTensor launches kernels of tensor cores.
-func (f Forward) launchTensor(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
+func (f *Forward) launchTensor(p *kernels.Plan, dev kernels.Device, args *forwardArgs) {
 	switch {
 	case f.onHopper(dev):
 		f.launchHopper(p, dev, args)
 	case f.bySlabs(dev):
-		launchSlabs(f.Problem, p, slabForward, f.Batch*f.Heads, f.Queries, 1, 1, 2, args)
+		launchSlabs(f.Problem, p, slabForward, f.Batch*f.Heads, f.Queries, 1, 1, 2, *args)
 	default:
-		launchMMA(f.Problem, p, mmaForward, f.Batch*f.Heads, f.Queries, args)
+		launchMMA(f.Problem, p, mmaForward, f.Batch*f.Heads, f.Queries, *args)
 	}
 }
 

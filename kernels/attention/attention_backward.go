@@ -123,7 +123,7 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 }
 
 // launchGradients launches the kernels of gradients.
-func (b Backward) launchGradients(p *kernels.Plan, dev kernels.Device, in, to [3]operand, out, grad operand, outputs int64) {
+func (b *Backward) launchGradients(p *kernels.Plan, dev kernels.Device, in, to [3]operand, out, grad operand, outputs int64) {
 	wgmma := isHopper(dev) || b.Packed
 	if wgmma && b.forHopper() {
 		b.launchHopper(p, dev, in, to, out, grad, outputs)

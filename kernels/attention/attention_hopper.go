@@ -95,7 +95,7 @@ func (p Problem) hopperGroups() int64 {
 
 // launchHopper launches blocks that compute tiles of queries in a loop. Their shared memory has barriers, two tiles of queries, stages of keys and values, and what rows take on their way
 // to memory.
-func (f Forward) launchHopper(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
+func (f *Forward) launchHopper(p *kernels.Plan, dev kernels.Device, args *forwardArgs) {
 	kernel, stages, rows := hopperForward.of(f.Problem), 4-2*int64(f.width()), 64*f.hopperGroups()
 	if f.hopperGroups() == 3 {
 		kernel = hopperThree[f.Dtype]

@@ -75,15 +75,15 @@ const (
 var minPadGain = 1.0
 
 // canPad reports whether kernels of tensor cores compute the problem with copies of its rows: elements of 16 bits, where that was measured, of more than one query, which would read keys once.
-func (p Problem) canPad(dev kernels.Device) bool {
+func (p *Problem) canPad(dev kernels.Device) bool {
 	const most = 1 << 30 // elements of an operand
 	rows := p.Batch * max(p.Heads*p.Queries, p.KeyHeads*p.Keys)
-	return isHopper(dev) && p.Dtype.Size() == 2 && p.Queries > 1 && p.Scale > 0 && rows <= most/p.padded().Dim
+	return isHopper(dev) && p.Dtype.Size() == 2 && p.Queries > 1 && p.Scale > 0 && rows <= most/p.wideDim()
 }
 
 // pads reports whether rows are padded: whether the prediction is that tensor cores, and copies to scratch memory and back, are faster than the kernel of rows at any address. Rows of whole pieces are
 // copied for sections alone.
-func (f Forward) pads(dev kernels.Device) bool {
+func (f *Forward) pads(dev kernels.Device) bool {
 	if !f.canPad(dev) {
 		return false
 	}
@@ -97,7 +97,7 @@ func (f Forward) pads(dev kernels.Device) bool {
 }
 
 // canSection reports whether keys may be in sections: batches and heads are one axis of q, k and v, and there are no counts.
-func (f Forward) canSection() bool {
+func (f *Forward) canSection() bool {
 	for i, in := range f.inputs() {
 		heads := f.KeyHeads
 		if i == 0 {
@@ -111,7 +111,7 @@ func (f Forward) canSection() bool {
 }
 
 // sections returns the number of sections of keys that is the fastest by prediction.
-func (f Forward) sections(dev kernels.Device) int64 {
+func (f *Forward) sections(dev kernels.Device) int64 {
 	best := int64(1)
 	for n := int64(2); f.canSection() && n <= maxSections && n <= kernels.CeilDiv(f.Keys, hopperTile); n++ {
 		if f.paddedCost(dev, n) < f.paddedCost(dev, best) {
@@ -122,7 +122,7 @@ func (f Forward) sections(dev kernels.Device) int64 {
 }
 
 // paddedCost predicts the time of attention of padded rows with keys in so many sections.
-func (f Forward) paddedCost(dev kernels.Device, sections int64) float64 {
+func (f *Forward) paddedCost(dev kernels.Device, sections int64) float64 {
 	w := f.sectioned(sections)
 	us := f.copyCost(w) + w.tensorCost(dev)
 	if sections > 1 {
@@ -132,13 +132,14 @@ func (f Forward) paddedCost(dev kernels.Device, sections int64) float64 {
 }
 
 // copyCost predicts the time of a copy of q, k and v to padded rows, and of one of the result.
-func (p Problem) copyCost(wide Problem) float64 {
-	bytes := 2*(p.queryBytes()+p.keyBytes()) + wide.queryBytes() + p.padded().queryBytes() + 2*wide.keyBytes()
-	return 2*padPolicy.launch + float64(bytes)/padPolicy.bytes
+func (p *Problem) copyCost(wide *Problem) float64 {
+	queries, keys := p.Batch*p.Heads*p.Queries, p.Batch*p.KeyHeads*p.Keys
+	elements := 2*(queries+keys)*p.Dim + (wide.Batch*wide.Heads*wide.Queries+queries+2*wide.Batch*wide.KeyHeads*wide.Keys)*wide.Dim
+	return 2*padPolicy.launch + float64(elements*p.Dtype.Size())/padPolicy.bytes
 }
 
 // seenKeys is the number of keys that a query sees, about.
-func (p Problem) seenKeys() int64 {
+func (p *Problem) seenKeys() int64 {
 	if p.Causal {
 		return max(p.Keys-p.Queries/2, p.Keys/2, 1)
 	}
@@ -146,7 +147,7 @@ func (p Problem) seenKeys() int64 {
 }
 
 // tensorCost predicts the time of attention on tensor cores.
-func (p Problem) tensorCost(dev kernels.Device) float64 {
+func (p *Problem) tensorCost(dev kernels.Device) float64 {
 	s, heads, sms := padPolicy, p.Batch*p.Heads, int64(dev.SMs)
 	if p.Dim > 128 {
 		return s.launch + float64(kernels.CeilDiv(heads*kernels.CeilDiv(p.Queries, mmaTile), 2*sms))*(s.tile+s.wide*float64(kernels.CeilDiv(p.seenKeys(), 32)))
@@ -155,7 +156,7 @@ func (p Problem) tensorCost(dev kernels.Device) float64 {
 }
 
 // anyCost predicts the time of attention of rows at any address.
-func (f Forward) anyCost(dev kernels.Device) float64 {
+func (f *Forward) anyCost(dev kernels.Device) float64 {
 	s := padPolicy
 	switch {
 	case f.rowsInPieces():
@@ -170,34 +171,32 @@ func (f Forward) anyCost(dev kernels.Device) float64 {
 }
 
 // portableCost predicts the time of attention.cu.
-func (p Problem) portableCost(dev kernels.Device) float64 {
+func (p *Problem) portableCost(dev kernels.Device) float64 {
 	blocks, steps := p.Batch*p.Heads*p.tiles(p.Queries), kernels.CeilDiv(p.seenKeys(), partsQueries)
 	parts := max(1, min(steps, portableBlocks*int64(dev.SMs)/blocks))
 	multiplyAdds := partsQueries * partsQueries * (arith.RoundUp(p.Dim, 32) + min(arith.RoundUp(p.Dim, 64), partsColumns)) // of a step
 	return padPolicy.launch + float64(kernels.CeilDiv(blocks*parts, int64(dev.SMs))*kernels.CeilDiv(steps, parts)*multiplyAdds)/padPolicy.portable
 }
 
-// padded returns the problem with rows of whole pieces.
-func (p Problem) padded() Problem {
-	p.Dim, p.In = arith.RoundUp(p.Dim, padWidth), [3]Strides{}
-	return p
-}
+// wideDim is the size of padded rows.
+func (p *Problem) wideDim() int64 { return arith.RoundUp(p.Dim, padWidth) }
 
 // sectioned returns the problem with padded rows whose keys are in n sections, about. These are its batches, and batches of p are heads.
-func (p Problem) sectioned(n int64) Problem {
-	w := p.padded()
+func (p *Problem) sectioned(n int64) *Problem {
+	w := *p
+	w.Dim, w.In = p.wideDim(), [3]Strides{}
 	if n > 1 {
 		w.Keys = arith.RoundUp(kernels.CeilDiv(p.Keys, n), hopperTile)
 		w.Batch, w.Heads, w.KeyHeads = kernels.CeilDiv(p.Keys, w.Keys), p.Batch*p.Heads, p.Batch*p.KeyHeads
 		w.Counts = Counts{kernels.Int32, w.Batch * p.Queries, p.Queries, 1}
 		w.RowsFirst, w.Causal, w.unseen = false, false, 0
 	}
-	return w
+	return &w
 }
 
 // pad launches what copies up to three operands, the first `queries` of them of queries and the others of keys, to scratch memory as a padded problem has them, and returns these. Where its batches are
 // sections of keys it returns the memory of its counts, too.
-func (p Problem) pad(plan *kernels.Plan, wide Problem, queries int, from ...operand) (to [3]operand, counts kernels.Ref) {
+func (p *Problem) pad(plan *kernels.Plan, wide *Problem, queries int, from ...operand) (to [3]operand, counts kernels.Ref) {
 	args, blocks, sections := padArgs{Dim: p.Dim, Counts: from[0].At}, int64(0), wide.Keys < p.Keys
 	if sections {
 		args.Sections, args.Queries, args.Causal = wide.Batch, p.Queries, p.Causal
@@ -231,8 +230,8 @@ func (p Problem) pad(plan *kernels.Plan, wide Problem, queries int, from ...oper
 }
 
 // unpad launches what copies padded results of so many heads and rows to a dense operand, in which those of each head may be the last ones of more.
-func (p Problem) unpad(plan *kernels.Plan, from kernels.Ref, to operand, heads, rows int64) {
-	a, runs := unpadArgs{From: from, To: to.At, Stride: to.Batch, N: heads * rows * p.Dim, Dim: p.Dim, Width: p.padded().Dim}, p.Batch
+func (p *Problem) unpad(plan *kernels.Plan, from kernels.Ref, to operand, heads, rows int64) {
+	a, runs := unpadArgs{From: from, To: to.At, Stride: to.Batch, N: heads * rows * p.Dim, Dim: p.Dim, Width: p.wideDim()}, p.Batch
 	if !p.RowsFirst {
 		runs, a.Stride, a.N = runs*heads, to.Head, rows*p.Dim
 	}
@@ -244,13 +243,12 @@ func (p Problem) unpad(plan *kernels.Plan, from kernels.Ref, to operand, heads, 
 }
 
 // launchPadded launches what computes attention of padded rows, in sections of keys if these are faster.
-func (f Forward) launchPadded(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
-	wide, to := f, args
-	wide.Problem = f.sectioned(f.sections(dev))
-	sections := wide.Keys < f.Keys
+func (f *Forward) launchPadded(p *kernels.Plan, dev kernels.Device, args *forwardArgs) {
+	wide, out, statistics, outputs := Forward{Problem: *f.sectioned(f.sections(dev))}, args.Out, args.Statistics, args.Outputs
 	var counts kernels.Ref
-	args.In, counts = f.pad(p, wide.Problem, 1, args.In[:]...)
+	args.In, counts = f.pad(p, &wide.Problem, 1, args.In[:]...)
 	args.Out = operand{p.Workspace(wide.queryBytes()), wide.strides(wide.Heads, wide.Queries)}
+	sections := wide.Keys < f.Keys
 	if args.Dim = wide.Dim; sections {
 		args.Statistics, args.Outputs, args.problemArgs = p.Workspace(wide.statisticBytes()), 3, wide.args(kernels.Scratch)
 		args.Counts = counts
@@ -259,23 +257,22 @@ func (f Forward) launchPadded(p *kernels.Plan, dev kernels.Device, args forwardA
 	switch {
 	case sections:
 		p.Launch(joinKernel, int(kernels.CeilDiv(f.rows()*f.Dim, padThreads)), padThreads,
-			joinArgs{args.Out.At, args.Statistics, wide.Batch, to.Out, to.Statistics, to.Outputs, f.Heads, f.Queries, f.rows(), f.Dim, wide.Dim, f.stored()})
+			joinArgs{args.Out.At, args.Statistics, wide.Batch, out, statistics, outputs, f.Heads, f.Queries, f.rows(), f.Dim, wide.Dim, f.stored()})
 	case f.Out:
-		f.unpad(p, args.Out.At, to.Out, f.Heads, f.Queries)
+		f.unpad(p, args.Out.At, out, f.Heads, f.Queries)
 	}
 }
 
 // pads reports whether rows are padded, as that of [Forward] does: gradients take about three times as long.
-func (b Backward) pads(dev kernels.Device) bool {
-	return b.canPad(dev) && !b.rowsInPieces() && minPadGain*(2*b.copyCost(b.padded())+3*b.tensorCost(dev)) < 3*b.portableCost(dev)
+func (b *Backward) pads(dev kernels.Device) bool {
+	return b.canPad(dev) && !b.rowsInPieces() && minPadGain*(2*b.copyCost(b.sectioned(1))+3*b.tensorCost(dev)) < 3*b.portableCost(dev)
 }
 
 // launchPadded launches what computes gradients of padded rows.
-func (b Backward) launchPadded(p *kernels.Plan, dev kernels.Device, in, to [3]operand, out, grad operand, outputs int64) {
-	wide, padded := b, to
-	wide.Problem = b.padded()
-	in, _ = b.pad(p, wide.Problem, 1, in[:]...)
-	two, _ := b.pad(p, wide.Problem, 2, out, grad)
+func (b *Backward) launchPadded(p *kernels.Plan, dev kernels.Device, in, to [3]operand, out, grad operand, outputs int64) {
+	wide, padded := Backward{Problem: *b.sectioned(1), Q: b.Q, K: b.K, V: b.V}, to
+	in, _ = b.pad(p, &wide.Problem, 1, in[:]...)
+	two, _ := b.pad(p, &wide.Problem, 2, out, grad)
 	wanted := []bool{b.Q, b.K, b.V}
 	for i, is := range wanted {
 		if padded[i].Strides = in[i].Strides; is {

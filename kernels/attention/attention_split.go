@@ -158,7 +158,7 @@ func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardAr
 }
 
 // splitParts returns how many blocks share the keys of a tile, and whether clusters of them have one partial result each.
-func (p Problem) splitParts(dev kernels.Device) (parts int64, joined bool) {
+func (p *Problem) splitParts(dev kernels.Device) (parts int64, joined bool) {
 	s, tiles := splitPolicy, p.splitTiles()
 	clusters := min(kernels.CeilDiv(p.Keys, splitCluster*s.minKeys), s.blocksPerSM*int64(dev.SMs)/(splitCluster*tiles), s.maxClusters)
 	if p.Keys <= splitCluster*s.maxKeys {
@@ -185,7 +185,7 @@ func (p Problem) splitParts(dev kernels.Device) (parts int64, joined bool) {
 // 3 heads, 2 x 2264 of 4               12.0        16.2, and a launch
 // 16 heads, 2 x 439 of 95              23.5        14.4
 // 48 heads, 15 x 170 of 38             21.2        96.8
-func (p Problem) spreadCost(dev kernels.Device, parts int64) int64 {
+func (p *Problem) spreadCost(dev kernels.Device, parts int64) int64 {
 	const merge, launch, elements = 3, 2, 8 // elements of a lane
 	step := 4 * splitThreads / min(arith.Pow2(kernels.CeilDiv(p.Dim, elements)), 32)
 	cost := kernels.CeilDiv(p.splitTiles()*parts, int64(dev.SMs)) * (kernels.CeilDiv(kernels.CeilDiv(p.Keys, parts), step) + merge)
