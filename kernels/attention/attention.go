@@ -42,7 +42,7 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		sizes[1], outputs = f.seen().statisticBytes(), outputs|2
 	}
 	p, at := f.plan("attention", f.products(2), f.inputBytes(), sizes[:])
-	if f.Problem = f.seen(); f.Out {
+	if f.Problem = *f.seen(); f.Out {
 		at[0] = f.afterZeros(p, at[0])
 	}
 	args := forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)}
@@ -71,9 +71,9 @@ func (f *Forward) launchTensor(p *kernels.Plan, dev kernels.Device, args *forwar
 	case f.onHopper(dev):
 		f.launchHopper(p, dev, args)
 	case f.bySlabs(dev):
-		launchSlabs(f.Problem, p, slabForward, f.Batch*f.Heads, f.Queries, 1, 1, 2, *args)
+		launchSlabs(&f.Problem, p, slabForward, f.Batch*f.Heads, f.Queries, 1, 1, 2, *args)
 	default:
-		launchMMA(f.Problem, p, mmaForward, f.Batch*f.Heads, f.Queries, *args)
+		launchMMA(&f.Problem, p, mmaForward, f.Batch*f.Heads, f.Queries, *args)
 	}
 }
 
@@ -109,7 +109,7 @@ const (
 // f64   365 heads,  250 x 5 of 5                     30.4   16.7
 // f64    41 heads,  284 x 5 of 59, 0.9 per SM        16.7   25.8
 // f64   304 heads,   30 x 3 of 140, 2.3 per SM       48.4   33.1
-func (p Problem) seesFew(dev kernels.Device) bool {
+func (p *Problem) seesFew(dev kernels.Device) bool {
 	if dev.Kind != kernels.GPU || p.Keys > fewKeys || p.byMMA(dev) {
 		return false
 	}
@@ -124,7 +124,9 @@ func (p Problem) seesFew(dev kernels.Device) bool {
 }
 
 // fewBlocks is the number of blocks of attention_few.cu.
-func (p Problem) fewBlocks() int64 { return p.Batch * p.Heads * kernels.CeilDiv(p.Queries, fewThreads) }
+func (p *Problem) fewBlocks() int64 {
+	return p.Batch * p.Heads * kernels.CeilDiv(p.Queries, fewThreads)
+}
 
 // partsArgs are the arguments of the portable kernels: Parts blocks share the keys of a tile of queries.
 type partsArgs struct {
@@ -142,7 +144,7 @@ const (
 )
 
 // launchParts launches portable kernels. So many blocks share the keys of a tile of queries that there are portableBlocks for each SM; then a launch merges their results.
-func (f Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
+func (f *Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
 	step := int64(64) // keys
 	if f.Dtype == kernels.Float64 {
 		step = 32
@@ -153,21 +155,21 @@ func (f Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardAr
 		to.Parts = max(1, min(kernels.CeilDiv(f.Keys, step), portableBlocks*int64(dev.SMs)/blocks))
 	}
 	to.partial(f, p)
-	launchPortable(f.Problem, p, forwardKernels, blocks*to.Parts, to)
+	launchPortable(&f.Problem, p, forwardKernels, blocks*to.Parts, to)
 	to.merge(f, p)
 }
 
 // partial has the plan make room for partial results, if there are.
-func (a *partsArgs) partial(f Forward, p *kernels.Plan) {
+func (a *partsArgs) partial(f *Forward, p *kernels.Plan) {
 	if a.Parts > 1 {
 		p.Scratch, a.Partial = f.rows()*a.Parts*(f.Dim+2)*f.statistics().Size(), kernels.At(kernels.Scratch, 0)
 	}
 }
 
 // merge launches what merges partial results, if there are.
-func (a partsArgs) merge(f Forward, p *kernels.Plan) {
+func (a partsArgs) merge(f *Forward, p *kernels.Plan) {
 	if a.Parts > 1 {
-		launchPortable(f.Problem, p, partsKernels, kernels.CeilDiv(f.rows()*f.Dim, portableThreads), a)
+		launchPortable(&f.Problem, p, partsKernels, kernels.CeilDiv(f.rows()*f.Dim, portableThreads), a)
 	}
 }
 

@@ -29,7 +29,7 @@ func (b Backward) Packs(dev kernels.Device) (Backward, bool) {
 }
 
 // checkPacked returns an error if the output is packed and the kernels of compute capability 9.0, whose Go bodies the host runs, do not write it.
-func (b Backward) checkPacked() error {
+func (b *Backward) checkPacked() error {
 	if b.Packed && !((b.forHopper() || b.forSlabs()) && b.RowsFirst && b.Queries == b.Keys && b.Q && b.K && b.V) {
 		return fmt.Errorf("got one output for gradients %+v, want those w.r.t. q, k and v with rows first, as many queries as keys, 16-bit elements and rows of a multiple of 8, at most 128, or float32 and a multiple of 4, at most 64", b)
 	}
@@ -37,7 +37,7 @@ func (b Backward) checkPacked() error {
 }
 
 // gradients returns the gradients w.r.t. q, k and v as operands, given where each output of a plan is.
-func (b Backward) gradients(at []kernels.Ref) [3]operand {
+func (b *Backward) gradients(at []kernels.Ref) [3]operand {
 	if !b.Packed {
 		return [3]operand{{at[0], b.queryStrides()}, {at[1], b.keyStrides()}, {at[2], b.keyStrides()}}
 	}
@@ -107,7 +107,7 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		sizes = [3]int64{sizes[0] + sizes[1] + sizes[2]}
 	}
 	p, at := b.plan("attention_gradient", b.products(products), append(b.inputBytes(), b.seen().statisticBytes(), b.queryBytes(), b.queryBytes()), sizes[:])
-	if b.Problem = b.seen(); b.Q {
+	if b.Problem = *b.seen(); b.Q {
 		at[0] = b.afterZeros(p, at[0])
 	}
 	in, to, out, grad := b.inputs(), b.gradients(at), b.last(kernels.In(4), b.queryStrides()), b.last(kernels.In(5), b.queryStrides())
@@ -137,16 +137,16 @@ func (b *Backward) launchGradients(p *kernels.Plan, dev kernels.Device, in, to [
 	slabs := wgmma && b.forSlabs()
 	if b.Q {
 		if slabs {
-			launchSlabs(b.Problem, p, slabDQ, b.Batch*b.Heads, b.Queries, 2, 2, 3, slabQueriesArgs{inputs, to[0], b.args(6)})
+			launchSlabs(&b.Problem, p, slabDQ, b.Batch*b.Heads, b.Queries, 2, 2, 3, slabQueriesArgs{inputs, to[0], b.args(6)})
 		} else {
-			launch(b.Problem, p, dev, mmaDQ, dqKernels, b.Batch*b.Heads, b.Queries, queriesArgs{inputs, to[0].At, b.args(6)})
+			launch(&b.Problem, p, dev, mmaDQ, dqKernels, b.Batch*b.Heads, b.Queries, queriesArgs{inputs, to[0].At, b.args(6)})
 		}
 	}
 	if args := (keysArgs{inputs, to[1].At, to[2].At, to[1].Strides, outputs, b.args(6)}); outputs > 0 {
 		if slabs {
-			launchSlabs(b.Problem, p, slabDKV, b.Batch*b.KeyHeads, b.Keys, 2, 2, 4, args)
+			launchSlabs(&b.Problem, p, slabDKV, b.Batch*b.KeyHeads, b.Keys, 2, 2, 4, args)
 		} else {
-			launch(b.Problem, p, dev, mmaDKV, dkvKernels, b.Batch*b.KeyHeads, b.Keys, args)
+			launch(&b.Problem, p, dev, mmaDKV, dkvKernels, b.Batch*b.KeyHeads, b.Keys, args)
 		}
 	}
 }

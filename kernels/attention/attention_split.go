@@ -66,7 +66,7 @@ func splitPair(name string, body func(kernels.Call, kernels.Dtype)) map[kernels.
 }
 
 // sharing is the number of rows of queries that share a head of keys.
-func (p Problem) sharing() int64 { return p.Heads / p.KeyHeads * p.Queries }
+func (p *Problem) sharing() int64 { return p.Heads / p.KeyHeads * p.Queries }
 
 // tileRows is the number of rows of a tile, of that many that share a head of keys.
 func tileRows(sharing int64) int64 {
@@ -77,7 +77,7 @@ func tileRows(sharing int64) int64 {
 }
 
 // splits reports whether attention_split.cu computes the problem on a device.
-func (p Problem) splits(dev kernels.Device) bool {
+func (p *Problem) splits(dev kernels.Device) bool {
 	const most = 1 << 27 // tiles: a grid, and bytes of a batch's counts, are eight times as many
 	switch rows := p.sharing(); {
 	case dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || p.splitTiles() > most || p.spreads() && !p.anyComputes(dev) && !p.paysSpread(dev):
@@ -92,7 +92,7 @@ func (p Problem) splits(dev kernels.Device) bool {
 }
 
 // paysSpread reports whether there is a kernel of spread rows for the problem, which is faster than others.
-func (p Problem) paysSpread(dev kernels.Device) bool {
+func (p *Problem) paysSpread(dev kernels.Device) bool {
 	few := p.Dtype == kernels.Float32 && p.Keys <= splitPolicy.shortKeys && p.splitTiles() >= splitPolicy.manyTiles*int64(dev.SMs)
 	return (p.Dtype == kernels.Float32 || isHopper(dev)) && p.Keys > fewKeys && (p.sharing() == 1 || !few)
 }
@@ -107,7 +107,7 @@ func (p Problem) paysSpread(dev kernels.Device) bool {
 // f32   19 heads,  3 x 4 of 32        6.4    4.3
 // f32   50 heads, 10 x 89 of 106     68.2   16.2
 // f32  241 heads,  4 x 730 of 46    124.2   51.8
-func (p Problem) paysSplit(dev kernels.Device) bool {
+func (p *Problem) paysSplit(dev kernels.Device) bool {
 	if p.sharing() == 1 {
 		return p.splitTiles() <= 2*int64(dev.SMs)
 	}
@@ -115,12 +115,12 @@ func (p Problem) paysSplit(dev kernels.Device) bool {
 }
 
 // splitTiles is the number of tiles of queries.
-func (p Problem) splitTiles() int64 {
+func (p *Problem) splitTiles() int64 {
 	return p.Batch * p.KeyHeads * kernels.CeilDiv(p.sharing(), tileRows(p.sharing()))
 }
 
 // spreads reports whether lanes load elements of rows one by one.
-func (p Problem) spreads() bool { return !p.rowsInPieces() || p.Dim*p.Dtype.Size() > 32*16 }
+func (p *Problem) spreads() bool { return !p.rowsInPieces() || p.Dim*p.Dtype.Size() > 32*16 }
 
 // splitArgs are the arguments of split and of merge. A tile has Parts blocks; with Joined each splitCluster of them are a cluster, which has one partial result.
 type splitArgs struct {
@@ -140,7 +140,7 @@ type updateArgs struct {
 }
 
 // launchSplit launches blocks for each tile of rows, and where these have more than one partial result, a launch that merges them.
-func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardArgs, update updateArgs) {
+func (f *Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardArgs, update updateArgs) {
 	tiles := f.splitTiles()
 	parts, joined := f.splitParts(dev)
 	to, by := splitArgs{args, parts, joined, kernels.At(kernels.Out, 0), update}, splitKernels[f.Dtype]
