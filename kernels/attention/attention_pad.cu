@@ -1,25 +1,25 @@
-// Rows of 16-bit elements in whole pieces of 16 bytes, for attention_hopper.cu and attention_mma_wide.cu: attention_pad copies rows at any address to rows that zeros fill up, attention_unpad copies
-// results back. Where a problem has few tiles, its keys are in sections, which are batches of the padded problem: attention_pad writes how many keys of a section a query sees, and attention_join joins
-// the sections' results. Bound by memory.
+// Rows of 16-bit elements in whole pieces of 16 bytes, for kernels of tensor cores: attention_pad copies rows at any address to rows that zeros fill up, attention_join copies results back. Where a
+// problem has few tiles, its keys are in sections, which are batches of the padded problem: attention_pad writes how many keys of a section a query sees, and attention_join adds up the sections'
+// results with weights by their statistics.
 //stheno:targets sm_90a ptx
 #include "attention.cuh"
 
 typedef unsigned short u16;
 
-constexpr int THREADS = 256, WIDTH = 8, COUNT = 8; // WIDTH elements of a piece; attention_unpad: COUNT elements of a thread
+constexpr int THREADS = 256, WIDTH = 8; // elements of a piece, and columns of a thread in attention_join
 
-// Source is an operand's rows, (batches, outers, inners) in memory's order, and the padded rows, which are dense and have `pieces` pieces. Batches that are sections begin `step` rows after one another,
-// of `rows` rows; those beyond are zeros.
+// Source is an operand of `heads` heads in each batch, and its padded rows, (batches, heads, rows), of `pieces` pieces. Batches that are sections begin `step` rows after one another, of `count` rows;
+// rows beyond are zeros.
 struct Source {
-    const u16* from;
-    i64 batch, outer, inner; // strides
+    const u16* x;
+    Strides strides;
     uint4* to;
-    int outers, inners, pieces, step, rows;
+    int heads, rows, pieces, step, count;
     __device__ __forceinline__ int blocks() const { return (pieces + THREADS - 1) / THREADS; }
 };
 
-#define SOURCE(x) const u16 *x##_from, const i64 x##_batch, const i64 x##_outer, const i64 x##_inner, uint4 *x##_to, const int x##_outers, const int x##_inners, const int x##_pieces, const int x##_step, const int x##_rows
-#define SOURCE_OF(x) Source{x##_from, x##_batch, x##_outer, x##_inner, x##_to, x##_outers, x##_inners, x##_pieces, x##_step, x##_rows}
+#define SOURCE(x) const u16 *x, STRIDES(x), uint4 *x##_to, const int x##_heads, const int x##_rows, const int x##_pieces, const int x##_step, const int x##_count
+#define SOURCE_OF(x) Source{x, STRIDES_OF(x), x##_to, x##_heads, x##_rows, x##_pieces, x##_step, x##_count}
 
 extern "C" __global__ void __launch_bounds__(THREADS) attention_pad(SOURCE(a), SOURCE(b), SOURCE(c), const int dim, int* counts, const int sections, const int queries, const int causal) {
     Source s = SOURCE_OF(a);
@@ -28,13 +28,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_pad(SOURCE(a), S
         block -= s.blocks(), s = SOURCE_OF(b);
         if (block >= s.blocks()) block -= s.blocks(), s = SOURCE_OF(c);
     }
-    const unsigned i = (unsigned)block * THREADS + threadIdx.x, width = (dim + WIDTH - 1) / WIDTH, row = i / width, outer = row / s.inners;
-    const int column = (i - row * width) * WIDTH, batch = outer / s.outers, inner = row - outer * s.inners;
-    const u16* const x = s.from + batch * s.batch + (outer - batch * s.outers) * s.outer + inner * s.inner + column;
-    const int end = batch * s.step + inner < s.rows ? dim - column : 0;
+    const unsigned i = (unsigned)block * THREADS + threadIdx.x, width = (dim + WIDTH - 1) / WIDTH, number = i / width, head = number / s.rows;
+    const int row = number - head * s.rows, batch = head / s.heads, column = (i - number * width) * WIDTH;
+    const u16* const x = s.x + batch * s.strides.batch + (head - batch * s.heads) * s.strides.head + row * s.strides.row + column;
+    const int end = batch * s.step + row < s.count ? dim - column : 0, k = blockIdx.x * THREADS + threadIdx.x;
     follow();
-    if (const int k = blockIdx.x * THREADS + threadIdx.x; k < sections * queries) // of sections, b is the keys
-        counts[k] = max(min((causal ? min(b_rows, k % queries + b_rows - queries + 1) : b_rows) - k / queries * b_step, b_step), 0);
+    if (k < sections * queries) // b is the keys
+        counts[k] = max(min((causal ? min(b_count, k % queries + b_count - queries + 1) : b_count) - k / queries * b_step, b_step), 0);
     if (i >= s.pieces) return;
     u16 v[WIDTH];
 #pragma unroll
@@ -45,41 +45,36 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_pad(SOURCE(a), S
     s.to[i] = make_uint4(v[0] | v[1] << 16, v[2] | v[3] << 16, v[4] | v[5] << 16, v[6] | v[7] << 16);
 }
 
-// attention_unpad writes runs of n elements, `stride` elements apart, `blocks` blocks a run: whole rows of dim elements, which are `width` elements apart in the source.
-extern "C" __global__ void __launch_bounds__(THREADS) attention_unpad(const u16* from, u16* to, const i64 stride, const int n, const int blocks, const int dim, const int width) {
-    const int run = blockIdx.x / blocks, first = blockIdx.x % blocks * (THREADS * COUNT) + threadIdx.x, rows = THREADS / dim, columns = THREADS % dim;
-    int row = first / dim, column = first % dim;
-    from += (i64)run * (n / dim) * width, to += run * stride;
-    u16 v[COUNT];
-    follow();
-#pragma unroll
-    for (int k = 0; k < COUNT; k++) {
-        if (first + k * THREADS < n) v[k] = from[(i64)row * width + column];
-        row += rows, column += columns;
-        if (column >= dim) column -= dim, row++;
-    }
-#pragma unroll
-    for (int k = 0; k < COUNT; k++)
-        if (first + k * THREADS < n) to[first + k * THREADS] = v[k];
-}
-
-// attention_join adds up the results of sections with weights by their statistics: of padded rows, (sections, batches heads, queries).
-extern "C" __global__ void __launch_bounds__(THREADS) attention_join(const void* from, const float* statistics, const int sections, void* out, STRIDES(out), float* lse, const int outputs, const int heads, const int queries,
+// attention_join: rows are those of a section. Lanes of a row have columns that are as far from each other as there are lanes.
+extern "C" __global__ void __launch_bounds__(THREADS) attention_join(const u16* from, const float* statistics, const int sections, void* out, STRIDES(out), float* lse, const int outputs, const int heads, const int queries,
                                                                      const int rows, const int dim, const int width, const int stored) {
-    const i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
-    const int row = (int)(i / dim), column = (int)(i % dim), head = row / queries, query = row % queries;
-    const Head<float> to(out, STRIDES_OF(out), head / heads, head % heads, queries, dim, stored), x(from, Strides{}, 0, 0, rows, width, stored);
+    int lanes = 0; // logarithm
+    while (WIDTH << lanes < dim) lanes++;
+    const unsigned i = blockIdx.x * THREADS + threadIdx.x, row = i >> lanes, lane = i - (row << lanes), head = row / queries, batch = head / heads;
+    const Head<float> to(out, STRIDES_OF(out), batch, head - batch * heads, queries, dim, stored), x(from, Strides{}, 0, 0, 0, width, stored);
     follow();
     if (row >= rows) return;
-    float most = -INFINITY, total = 0, sum = 0;
-#pragma unroll 4
-    for (int s = 0; s < sections; s++) most = max(most, statistics[(i64)s * rows + row]);
-    const float base = most == -INFINITY ? 0.0f : most;
-#pragma unroll 4
-    for (int s = 0; s < sections; s++) {
-        const float weight = __expf(statistics[(i64)s * rows + row] - base);
-        total += weight, sum += weight * x.read(((i64)s * rows + row) * width + column);
+    float most = 0, total = 0, sum[WIDTH] = {};
+    if (sections > 1) {
+        most = -INFINITY;
+        for (int s = 0; s < sections; s++) most = max(most, statistics[(i64)s * rows + row]);
+        if (most == -INFINITY) most = 0;
     }
-    to.write(query * out_row + column, total == 0 ? 0.0f : sum / total);
-    if (outputs & 2 && column == 0) lse[row] = most + log(total);
+    for (int s = 0; s < sections; s++) {
+        const i64 at = (i64)s * rows + row;
+        const float weight = sections > 1 ? __expf(statistics[at] - most) : 1;
+        total += weight;
+#pragma unroll
+        for (int e = 0; e < WIDTH; e++) {
+            const int c = lane + (e << lanes);
+            if (c < dim) sum[e] += weight * x.read(at * width + c);
+        }
+    }
+    const float factor = total == 0 ? 0 : 1 / total;
+#pragma unroll
+    for (int e = 0; e < WIDTH; e++) {
+        const int c = lane + (e << lanes);
+        if (c < dim) to.write((row - head * queries) * to.stride + c, total == 0 ? 0 : sum[e] * factor);
+    }
+    if (outputs & 2 && lane == 0) lse[row] = most + log(total);
 }

@@ -6,26 +6,22 @@ import (
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
 )
 
-// A block of attention_pad.cu has padThreads threads. A thread of attention_pad copies a piece of padWidth elements, and one of attention_unpad padCount elements.
+// A block of attention_pad.cu has padThreads threads. A thread copies a piece of padWidth elements, or as many columns of a row of results.
 const (
 	padThreads = 256
 	padWidth   = 8
-	padCount   = 8
 )
 
 var (
-	padKernel   = own.Kernel("attention_pad", "attention_pad", padRows)
-	unpadKernel = own.Kernel("attention_pad", "attention_unpad", unpadRows)
-	joinKernel  = own.Kernel("attention_pad", "attention_join", joinSections)
+	padKernel  = own.Kernel("attention_pad", "attention_pad", padRows)
+	joinKernel = own.Kernel("attention_pad", "attention_join", joinSections)
 )
 
-// padSource is an operand's rows in memory's order, (batches, Outers, Inners), and the padded rows, which are dense and have Pieces pieces. Batches that are sections begin Step rows after one another,
-// of Rows rows.
+// padSource is an operand and its padded rows, (batches, Heads, Rows), of Pieces pieces. Batches that are sections begin Step rows after one another, of Count rows.
 type padSource struct {
-	From                               kernels.Ref
-	Batch, Outer, Inner                int64 // strides
-	To                                 kernels.Ref
-	Outers, Inners, Pieces, Step, Rows int64 `arg:"int32"`
+	From                             operand
+	To                               kernels.Ref
+	Heads, Rows, Pieces, Step, Count int64 `arg:"int32"`
 }
 
 // padArgs has q, k and v or others. With Sections the launch writes Counts.
@@ -37,21 +33,14 @@ type padArgs struct {
 	Causal            bool
 }
 
-// joinArgs are results of Sections of Rows rows.
+// joinArgs are padded results of Sections of Rows rows. With one the statistics are not read.
 type joinArgs struct {
-	From, Sectioned                          kernels.Ref // results and statistics
-	Sections                                 int64       `arg:"int32"`
-	Out                                      operand
-	Statistics                               kernels.Ref
-	Outputs                                  int64 `arg:"int32"`
-	Heads, Queries, Rows, Dim, Width, Stored int64 `arg:"int32"`
-}
+	From, Sectioned kernels.Ref // results and statistics
+	Sections        int64       `arg:"int32"`
+	Out             operand
+	Statistics      kernels.Ref
 
-// unpadArgs are runs of N elements, Stride elements apart, of Blocks blocks each: rows of Dim elements, which are Width elements apart in the source.
-type unpadArgs struct {
-	From, To              kernels.Ref
-	Stride                int64
-	N, Blocks, Dim, Width int64 `arg:"int32"`
+	Outputs, Heads, Queries, Rows, Dim, Width, Stored int64 `arg:"int32"`
 }
 
 // padPolicy predicts, in us on an H200, whether padded rows on tensor cores are faster than rows at any address on other units.
@@ -184,12 +173,12 @@ func (p *Problem) wideDim() int64 { return arith.RoundUp(p.Dim, padWidth) }
 // sectioned returns the problem with padded rows whose keys are in n sections, about. These are its batches, and batches of p are heads.
 func (p *Problem) sectioned(n int64) *Problem {
 	w := *p
-	w.Dim, w.In = p.wideDim(), [3]Strides{}
+	w.Dim, w.In, w.RowsFirst = p.wideDim(), [3]Strides{}, false
 	if n > 1 {
 		w.Keys = arith.RoundUp(kernels.CeilDiv(p.Keys, n), hopperTile)
 		w.Batch, w.Heads, w.KeyHeads = kernels.CeilDiv(p.Keys, w.Keys), p.Batch*p.Heads, p.Batch*p.KeyHeads
 		w.Counts = Counts{kernels.Int32, w.Batch * p.Queries, p.Queries, 1}
-		w.RowsFirst, w.Causal, w.unseen = false, false, 0
+		w.Causal, w.unseen = false, 0
 	}
 	return &w
 }
@@ -203,63 +192,49 @@ func (p *Problem) pad(plan *kernels.Plan, wide *Problem, queries int, from ...op
 		args.Counts = plan.Workspace(wide.Counts.Elements * kernels.Int32.Size())
 	}
 	for i := range args.Sources {
-		if i >= len(from) {
-			args.Sources[i] = padSource{From: from[0].At, To: to[0].At}
+		s := &args.Sources[i]
+		if s.From, s.To = from[0], from[0].At; i >= len(from) {
 			continue
 		}
-		o, heads, rows := from[i], wide.KeyHeads, wide.Keys
-		if i < queries {
-			heads, rows = wide.Heads, wide.Queries
-		}
-		s := padSource{o.At, o.Batch, o.Head, o.Row, kernels.Ref{}, heads, rows, wide.Batch * heads * rows * wide.Dim / padWidth, 0, rows}
+		s.From, s.Heads, s.Rows, s.Count = from[i], wide.KeyHeads, wide.Keys, wide.Keys
 		switch {
-		case sections && i < queries:
-			s.Batch = 0
+		case i < queries:
+			if s.Heads, s.Rows, s.Count = wide.Heads, wide.Queries, wide.Queries; sections {
+				s.From.Batch = 0
+			}
 		case sections:
-			s.Batch, s.Step, s.Rows = rows*o.Row, rows, p.Keys
-		case p.RowsFirst:
-			s.Outer, s.Inner, s.Outers, s.Inners, s.Rows = o.Row, o.Head, rows, heads, heads
+			s.From.Batch, s.Step, s.Count = wide.Keys*s.From.Row, wide.Keys, p.Keys
 		}
+		s.Pieces = wide.Batch * s.Heads * s.Rows * wide.Dim / padWidth
 		s.To = plan.Workspace(s.Pieces * padWidth * p.Dtype.Size())
-		to[i] = operand{s.To, wide.strides(heads, rows)}
-		args.Sources[i], blocks = s, blocks+kernels.CeilDiv(s.Pieces, padThreads)
+		to[i], blocks = operand{s.To, wide.strides(s.Heads, s.Rows)}, blocks+kernels.CeilDiv(s.Pieces, padThreads)
 	}
 	plan.Graph = true
 	plan.Launch(padKernel, int(blocks), padThreads, args)
 	return to, args.Counts
 }
 
-// unpad launches what copies padded results of so many heads and rows to a dense operand, in which those of each head may be the last ones of more.
-func (p *Problem) unpad(plan *kernels.Plan, from kernels.Ref, to operand, heads, rows int64) {
-	a, runs := unpadArgs{From: from, To: to.At, Stride: to.Batch, N: heads * rows * p.Dim, Dim: p.Dim, Width: p.wideDim()}, p.Batch
-	if !p.RowsFirst {
-		runs, a.Stride, a.N = runs*heads, to.Head, rows*p.Dim
-	}
-	if a.Stride == a.N {
-		runs, a.N = 1, runs*a.N
-	}
-	a.Blocks = kernels.CeilDiv(a.N, padThreads*padCount)
-	plan.Launch(unpadKernel, int(runs*a.Blocks), padThreads, a)
+// join launches what copies padded results of so many heads and rows, or joins those of sections, to an operand.
+func (p *Problem) join(plan *kernels.Plan, a joinArgs, heads, rows int64) {
+	a.Heads, a.Queries, a.Rows, a.Dim, a.Width, a.Stored = heads, rows, p.Batch*heads*rows, p.Dim, p.wideDim(), p.stored()
+	plan.Launch(joinKernel, int(kernels.CeilDiv(a.Rows*arith.Pow2(kernels.CeilDiv(p.Dim, padWidth)), padThreads)), padThreads, a)
 }
 
 // launchPadded launches what computes attention of padded rows, in sections of keys if these are faster.
 func (f *Forward) launchPadded(p *kernels.Plan, dev kernels.Device, args *forwardArgs) {
-	wide, out, statistics, outputs := Forward{Problem: *f.sectioned(f.sections(dev))}, args.Out, args.Statistics, args.Outputs
+	wide := Forward{Problem: *f.sectioned(f.sections(dev))}
+	result := joinArgs{Sections: 1, Out: args.Out, Statistics: args.Statistics, Sectioned: args.Statistics}
 	var counts kernels.Ref
 	args.In, counts = f.pad(p, &wide.Problem, 1, args.In[:]...)
-	args.Out = operand{p.Workspace(wide.queryBytes()), wide.strides(wide.Heads, wide.Queries)}
-	sections := wide.Keys < f.Keys
-	if args.Dim = wide.Dim; sections {
-		args.Statistics, args.Outputs, args.problemArgs = p.Workspace(wide.statisticBytes()), 3, wide.args(kernels.Scratch)
+	result.From = p.Workspace(wide.queryBytes())
+	args.Out = operand{result.From, wide.strides(wide.Heads, wide.Queries)}
+	if args.Dim = wide.Dim; wide.Keys < f.Keys {
+		result.Sections, result.Sectioned, result.Outputs = wide.Batch, p.Workspace(wide.statisticBytes()), args.Outputs
+		args.Statistics, args.Outputs, args.problemArgs = result.Sectioned, 3, wide.args(kernels.Scratch)
 		args.Counts = counts
 	}
-	wide.launchTensor(p, dev, args)
-	switch {
-	case sections:
-		p.Launch(joinKernel, int(kernels.CeilDiv(f.rows()*f.Dim, padThreads)), padThreads,
-			joinArgs{args.Out.At, args.Statistics, wide.Batch, out, statistics, outputs, f.Heads, f.Queries, f.rows(), f.Dim, wide.Dim, f.stored()})
-	case f.Out:
-		f.unpad(p, args.Out.At, out, f.Heads, f.Queries)
+	if wide.launchTensor(p, dev, args); f.Out {
+		f.join(p, result, f.Heads, f.Queries)
 	}
 }
 
@@ -285,7 +260,7 @@ func (b *Backward) launchPadded(p *kernels.Plan, dev kernels.Device, in, to [3]o
 			if i == 0 {
 				heads, rows = b.Heads, b.Queries
 			}
-			b.unpad(p, padded[i].At, to[i], heads, rows)
+			b.join(p, joinArgs{From: padded[i].At, Sectioned: padded[i].At, Sections: 1, Out: to[i], Statistics: padded[i].At}, heads, rows)
 		}
 	}
 }
@@ -294,18 +269,18 @@ func padRows(c kernels.Call) {
 	a := kernels.Args[padArgs](c)
 	width := arith.RoundUp(a.Dim, padWidth)
 	for _, s := range a.Sources {
-		from, to := kernels.Slice[uint16](c, s.From), kernels.Slice[uint16](c, s.To)
-		for row := range s.Pieces * padWidth / width {
-			x := to[row*width:][:width]
+		from, to := kernels.Slice[uint16](c, s.From.At), kernels.Slice[uint16](c, s.To)
+		for i := range s.Pieces * padWidth / width {
+			row, head, x := i%s.Rows, i/s.Rows, to[i*width:][:width]
 			clear(x)
-			if inner, outer := row%s.Inners, row/s.Inners; outer/s.Outers*s.Step+inner < s.Rows {
-				copy(x, from[outer/s.Outers*s.Batch+outer%s.Outers*s.Outer+inner*s.Inner:][:a.Dim])
+			if head/s.Heads*s.Step+row < s.Count {
+				copy(x, from[head/s.Heads*s.From.Batch+head%s.Heads*s.From.Head+row*s.From.Row:][:a.Dim])
 			}
 		}
 	}
 	for i := range a.Sections * a.Queries {
 		keys := a.Sources[1]
-		n := keys.Rows
+		n := keys.Count
 		if a.Causal {
 			n = min(n, i%a.Queries+n-a.Queries+1)
 		}
@@ -313,29 +288,23 @@ func padRows(c kernels.Call) {
 	}
 }
 
-func unpadRows(c kernels.Call) {
-	a := kernels.Args[unpadArgs](c)
-	from, to := kernels.Slice[uint16](c, a.From), kernels.Slice[uint16](c, a.To)
-	for run := range int64(c.Grid[0]) / a.Blocks {
-		for row := range a.N / a.Dim {
-			copy(to[run*a.Stride+row*a.Dim:][:a.Dim], from[(run*(a.N/a.Dim)+row)*a.Width:])
-		}
-	}
-}
-
 func joinSections(c kernels.Call) {
 	a := kernels.Args[joinArgs](c)
 	h := &host[float32]{Call: c, dtype: []kernels.Dtype{kernels.Float32, expr.BF16, expr.F16}[a.Stored], problemArgs: problemArgs{Dim: a.Dim}}
-	w, list := &work[float32]{dim: a.Dim}, kernels.Slice[float32](c, a.Sectioned)
+	w := &work[float32]{dim: a.Dim}
 	for row := range a.Rows {
 		all, limit := newPartial[float32](a.Dim), int64(0)
 		for at := row; at < a.Sections*a.Rows; at += a.Rows {
-			all.merge(partial[float32]{list[at], 1, w.load(0, h.rows(operand{a.From, Strides{Row: a.Width}}, 0, 0, at, 1))})
+			one := partial[float32]{0, 1, w.load(0, h.rows(operand{a.From, Strides{Row: a.Width}}, 0, 0, at, 1))}
+			if a.Sections > 1 {
+				one.top = kernels.Slice[float32](c, a.Sectioned)[at]
+			}
+			all.merge(one)
 		}
-		if all.total > 0 {
+		if all.total != 0 { // or NaN
 			limit = 1
 		}
 		head := row / a.Queries
-		h.finish(forwardArgs{Out: a.Out, Statistics: a.Statistics, Outputs: a.Outputs, problemArgs: problemArgs{Heads: a.Heads, Queries: a.Queries}}, head/a.Heads, head%a.Heads, row%a.Queries, limit, all)
+		h.finish(forwardArgs{Out: a.Out, Statistics: a.Statistics, Outputs: a.Outputs | 1, problemArgs: problemArgs{Heads: a.Heads, Queries: a.Queries}}, head/a.Heads, head%a.Heads, row%a.Queries, limit, all)
 	}
 }

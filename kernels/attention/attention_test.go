@@ -854,7 +854,7 @@ func TestPaddedRows(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"pad", "unpad", "join", "hopper_64_bf16", "hopper_128_f16", "mma_256_bf16", "mma_dq_256_f16", "mma_dkv_256_bf16", "hopper_gradients_64_f16", "hopper_gradients_128_bf16"} {
+	for _, want := range []string{"pad", "join", "hopper_64_bf16", "hopper_128_f16", "mma_256_bf16", "mma_dq_256_f16", "mma_dkv_256_bf16", "hopper_gradients_64_f16", "hopper_gradients_128_bf16"} {
 		if !launched["attention_"+want] {
 			t.Errorf("no draw launched attention_%s", want)
 		}
