@@ -123,6 +123,11 @@ func (p *Problem) seesFew(dev kernels.Device) bool {
 	return many
 }
 
+// fewCost predicts the time of attention_few.cu for 16-bit elements, in us on an H200.
+func (p *Problem) fewCost(dev kernels.Device) float64 {
+	return 3 + float64(p.rows())/float64(dev.SMs)*(0.0053+float64(p.Dim)*(0.00112+0.00004*float64(p.Keys)))
+}
+
 // fewBlocks is the number of blocks of attention_few.cu.
 func (p *Problem) fewBlocks() int64 {
 	return p.Batch * p.Heads * kernels.CeilDiv(p.Queries, fewThreads)
@@ -139,12 +144,11 @@ type partsArgs struct {
 const (
 	partsQueries = 64
 	partsColumns = 128
-
-	portableBlocks = 4 // of attention.cu for each SM
 )
 
-// launchParts launches portable kernels. So many blocks share the keys of a tile of queries that there are portableBlocks for each SM; then a launch merges their results.
+// launchParts launches portable kernels. So many blocks share the keys of a tile of queries that there are blocksPerSM for each SM; then a launch merges their results.
 func (f *Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
+	const blocksPerSM = 4
 	step := int64(64) // keys
 	if f.Dtype == kernels.Float64 {
 		step = 32
@@ -152,7 +156,7 @@ func (f *Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardA
 	blocks := f.Batch * f.Heads * kernels.CeilDiv(f.Queries, partsQueries) * kernels.CeilDiv(f.Dim, partsColumns)
 	to := partsArgs{args, 1, kernels.At(kernels.Out, 0)}
 	if dev.Kind == kernels.GPU {
-		to.Parts = max(1, min(kernels.CeilDiv(f.Keys, step), portableBlocks*int64(dev.SMs)/blocks))
+		to.Parts = max(1, min(kernels.CeilDiv(f.Keys, step), blocksPerSM*int64(dev.SMs)/blocks))
 	}
 	to.partial(f, p)
 	launchPortable(&f.Problem, p, forwardKernels, blocks*to.Parts, to)

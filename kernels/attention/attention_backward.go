@@ -114,7 +114,7 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 	switch wgmma := isHopper(dev) || dev.Kind == kernels.CPU; {
 	case b.Packed && !wgmma:
 		return nil, fmt.Errorf("kernels: attention gradient: got one output for all gradients on %s, want compute capability 9.0", dev.Name)
-	case b.pads(dev):
+	case b.canPad(dev) && !b.rowsInPieces():
 		b.launchPadded(p, dev, in, to, out, grad, outputs)
 	default:
 		b.launchGradients(p, dev, in, to, out, grad, outputs)

@@ -52,29 +52,35 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_join(const u16* 
     while (WIDTH << lanes < dim) lanes++;
     const unsigned i = blockIdx.x * THREADS + threadIdx.x, row = i >> lanes, lane = i - (row << lanes), head = row / queries, batch = head / heads;
     const Head<float> to(out, STRIDES_OF(out), batch, head - batch * heads, queries, dim, stored), x(from, Strides{}, 0, 0, 0, width, stored);
+    const i64 place = (row - head * queries) * to.stride;
     follow();
     if (row >= rows) return;
-    float most = 0, total = 0, sum[WIDTH] = {};
-    if (sections > 1) {
-        most = -INFINITY;
-        for (int s = 0; s < sections; s++) most = max(most, statistics[(i64)s * rows + row]);
-        if (most == -INFINITY) most = 0;
+    if (sections == 1) {
+        u16 v[WIDTH];
+#pragma unroll
+        for (int e = 0; e < WIDTH; e++)
+            if (const int c = lane + (e << lanes); c < dim) v[e] = from[(i64)row * width + c];
+#pragma unroll
+        for (int e = 0; e < WIDTH; e++)
+            if (const int c = lane + (e << lanes); c < dim) ((u16*)to.x)[place + c] = v[e];
+        return;
     }
+    float most = -INFINITY, total = 0, sum[WIDTH] = {};
+#pragma unroll 4
+    for (int s = 0; s < sections; s++) most = max(most, statistics[(i64)s * rows + row]);
+    if (most == -INFINITY) most = 0;
+#pragma unroll 2
     for (int s = 0; s < sections; s++) {
         const i64 at = (i64)s * rows + row;
-        const float weight = sections > 1 ? __expf(statistics[at] - most) : 1;
+        const float weight = __expf(statistics[at] - most);
         total += weight;
 #pragma unroll
-        for (int e = 0; e < WIDTH; e++) {
-            const int c = lane + (e << lanes);
-            if (c < dim) sum[e] += weight * x.read(at * width + c);
-        }
+        for (int e = 0; e < WIDTH; e++)
+            if (const int c = lane + (e << lanes); c < dim) sum[e] += weight * x.read(at * width + c);
     }
     const float factor = total == 0 ? 0 : 1 / total;
 #pragma unroll
-    for (int e = 0; e < WIDTH; e++) {
-        const int c = lane + (e << lanes);
-        if (c < dim) to.write((row - head * queries) * to.stride + c, total == 0 ? 0 : sum[e] * factor);
-    }
+    for (int e = 0; e < WIDTH; e++)
+        if (const int c = lane + (e << lanes); c < dim) to.write(place + c, total == 0 ? 0 : sum[e] * factor);
     if (outputs & 2 && lane == 0) lse[row] = most + log(total);
 }

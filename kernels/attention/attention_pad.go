@@ -43,46 +43,58 @@ type joinArgs struct {
 	Outputs, Heads, Queries, Rows, Dim, Width, Stored int64 `arg:"int32"`
 }
 
-// padPolicy predicts, in us on an H200, whether padded rows on tensor cores are faster than rows at any address on other units.
+// padPolicy predicts, in us on an H200, the time of kernels of tensor cores with padded rows, and in sections of keys. Where rows are not whole pieces they are always faster than attention.cu.
+//
+// BF16, H200, us                         others            padded   PyTorch 2.11
+// 14 heads, 8 x 4214 of 135               111.4  spread      52.2           84.1
+// 186 heads, 14 x 2034 of 17              180.2  spread      66.5           86.6
+// 333 heads, 12 x 88 of 167               120.5  spread      36.0           65.0
+// 48 heads, 14 x 2651 of 3                 28.4  spread      33.1           33.2
+// 106 heads, 4 x 7175 of 5                 29.0  spread      96.1           97.0
+// 200 heads, 3511 x 29 of 17              205.1  few        148.1          173.6
+// 230 heads, 6420 x 12 of 6               151.8  few        212.8          259.7
+// 110 heads, 17 x 968 of 103              244.7              49.4          102.3
+// 129 heads, 39 x 6916 of 4               724.2              93.8           85.6
+// 452 heads, 35 x 380 of 6                164.6              32.8           40.3
+// 1 head, 38 x 2 of 65                     11.9              10.8           12.3
+// 8 heads, 32 x 1619 of 240, no copies     73.5  tensor      33.0
+// gradients, 7 heads, 208 x 396 of 51     179.4              32.0           38.9
 var padPolicy = struct {
-	launch     float64 // of each launch
-	bytes      float64 // copied in a us
-	tile, step float64 // of the kernels of up to 128 elements: a tile, and 128 keys of it
-	wide       float64 // of those of more: 32 keys of a tile of 64 queries, of two on an SM
-	spread     float64 // of a step of attention_spread
-	portable   float64 // of the portable kernels, multiply-adds of an SM in a us
-	few        float64 // of attention_few, the same
-}{2, 2.5e6, 1.5, 1.6, 2.2, 2.5, 5.8e4, 5e4}
-
-// maxSections is the largest number of sections of keys, and minSectionGain how many times as fast they must be by prediction where rows are whole pieces.
-const (
-	maxSections    = 32
-	minSectionGain = 1.3
-)
+	launch, tensor float64 // of the launches of padded rows, and of one launch
+	bytes          float64 // copied in a us
+	tile, step     float64 // of the kernels of up to 128 elements: a tile, and 128 keys of it
+	wide           float64 // of those of more: 32 keys of a tile of 64 queries, of two on an SM
+	join, section  float64 // of results of sections, and of each
+	minGain        float64 // how many times as fast sections must be where rows are whole pieces
+	maxSections    int64
+}{7.6, 5, 2.7e6, 1.4, 1.3, 1.5, 2.7, 0.3, 1.2, 32}
 
 // minPadGain is how many times as fast padded rows must be by prediction. Tests set it.
 var minPadGain = 1.0
 
-// canPad reports whether kernels of tensor cores compute the problem with copies of its rows: elements of 16 bits, where that was measured, of more than one query, which would read keys once.
+// canPad reports whether kernels of tensor cores compute the problem with copies of its rows: elements of 16 bits, where that was measured.
 func (p *Problem) canPad(dev kernels.Device) bool {
 	const most = 1 << 30 // elements of an operand
 	rows := p.Batch * max(p.Heads*p.Queries, p.KeyHeads*p.Keys)
-	return isHopper(dev) && p.Dtype.Size() == 2 && p.Queries > 1 && p.Scale > 0 && rows <= most/p.wideDim()
+	return isHopper(dev) && p.Dtype.Size() == 2 && p.Scale > 0 && rows <= most/p.wideDim()
 }
 
-// pads reports whether rows are padded: whether the prediction is that tensor cores, and copies to scratch memory and back, are faster than the kernel of rows at any address. Rows of whole pieces are
-// copied for sections alone.
+// pads reports whether rows are padded. Those of whole pieces are copied for sections alone.
 func (f *Forward) pads(dev kernels.Device) bool {
 	if !f.canPad(dev) {
 		return false
 	}
-	sections, gain := f.sections(dev), minPadGain
-	if f.rowsInPieces() {
-		if gain *= minSectionGain; sections == 1 || f.splits(dev) {
-			return false
-		}
+	sections := f.sections(dev)
+	switch cost := minPadGain * f.paddedCost(dev, sections); {
+	case f.rowsInPieces():
+		return sections > 1 && !f.splits(dev) && padPolicy.minGain*cost < padPolicy.tensor+f.tensorCost(dev)
+	case f.splits(dev):
+		parts, _ := f.splitParts(dev)
+		return f.Queries > 1 && cost < f.spreadCost(dev, parts)
+	case f.seesFew(dev):
+		return cost < f.fewCost(dev)
 	}
-	return gain*f.paddedCost(dev, sections) < f.anyCost(dev)
+	return true
 }
 
 // canSection reports whether keys may be in sections: batches and heads are one axis of q, k and v, and there are no counts.
@@ -102,7 +114,7 @@ func (f *Forward) canSection() bool {
 // sections returns the number of sections of keys that is the fastest by prediction.
 func (f *Forward) sections(dev kernels.Device) int64 {
 	best := int64(1)
-	for n := int64(2); f.canSection() && n <= maxSections && n <= kernels.CeilDiv(f.Keys, hopperTile); n++ {
+	for n := int64(2); f.canSection() && n <= min(padPolicy.maxSections, kernels.CeilDiv(f.Keys, hopperTile)); n++ {
 		if f.paddedCost(dev, n) < f.paddedCost(dev, best) {
 			best = n
 		}
@@ -112,59 +124,26 @@ func (f *Forward) sections(dev kernels.Device) int64 {
 
 // paddedCost predicts the time of attention of padded rows with keys in so many sections.
 func (f *Forward) paddedCost(dev kernels.Device, sections int64) float64 {
-	w := f.sectioned(sections)
-	us := f.copyCost(w) + w.tensorCost(dev)
+	s, w := padPolicy, f.sectioned(sections)
+	queries, keys := f.Batch*f.Heads*f.Queries, f.Batch*f.KeyHeads*f.Keys
+	elements := 2*(queries+keys)*f.Dim + 2*(w.Batch*w.Heads*w.Queries+w.Batch*w.KeyHeads*w.Keys)*w.Dim
+	us := s.launch + float64(elements*f.Dtype.Size())/s.bytes + w.tensorCost(dev)
 	if sections > 1 {
-		us += float64(sections*f.rows()*(w.Dim*f.Dtype.Size()+f.statistics().Size())) / padPolicy.bytes
+		us += s.join + s.section*float64(w.Batch)
 	}
 	return us
 }
 
-// copyCost predicts the time of a copy of q, k and v to padded rows, and of one of the result.
-func (p *Problem) copyCost(wide *Problem) float64 {
-	queries, keys := p.Batch*p.Heads*p.Queries, p.Batch*p.KeyHeads*p.Keys
-	elements := 2*(queries+keys)*p.Dim + (wide.Batch*wide.Heads*wide.Queries+queries+2*wide.Batch*wide.KeyHeads*wide.Keys)*wide.Dim
-	return 2*padPolicy.launch + float64(elements*p.Dtype.Size())/padPolicy.bytes
-}
-
-// seenKeys is the number of keys that a query sees, about.
-func (p *Problem) seenKeys() int64 {
-	if p.Causal {
-		return max(p.Keys-p.Queries/2, p.Keys/2, 1)
-	}
-	return p.Keys
-}
-
-// tensorCost predicts the time of attention on tensor cores.
+// tensorCost predicts the time of attention on tensor cores, without a launch.
 func (p *Problem) tensorCost(dev kernels.Device) float64 {
-	s, heads, sms := padPolicy, p.Batch*p.Heads, int64(dev.SMs)
+	s, heads, keys := padPolicy, p.Batch*p.Heads, p.Keys
+	if p.Causal { // what a query sees, about
+		keys = max(p.Keys-p.Queries/2, p.Keys/2, 1)
+	}
 	if p.Dim > 128 {
-		return s.launch + float64(kernels.CeilDiv(heads*kernels.CeilDiv(p.Queries, mmaTile), 2*sms))*(s.tile+s.wide*float64(kernels.CeilDiv(p.seenKeys(), 32)))
+		return float64(kernels.CeilDiv(heads*kernels.CeilDiv(p.Queries, mmaTile), 2*int64(dev.SMs))*kernels.CeilDiv(keys, 32)) * s.wide
 	}
-	return s.launch + float64(kernels.CeilDiv(heads*kernels.CeilDiv(p.Queries, 64*p.hopperGroups()), sms))*(s.tile+s.step*float64(kernels.CeilDiv(p.seenKeys(), hopperTile)))
-}
-
-// anyCost predicts the time of attention of rows at any address.
-func (f *Forward) anyCost(dev kernels.Device) float64 {
-	s := padPolicy
-	switch {
-	case f.rowsInPieces():
-		return f.tensorCost(dev)
-	case f.splits(dev):
-		parts, _ := f.splitParts(dev)
-		return s.launch + s.spread*float64(f.spreadCost(dev, parts))
-	case f.seesFew(dev):
-		return s.launch + float64(f.rows()*f.Keys*f.Dim)/float64(dev.SMs)/s.few
-	}
-	return f.portableCost(dev)
-}
-
-// portableCost predicts the time of attention.cu.
-func (p *Problem) portableCost(dev kernels.Device) float64 {
-	blocks, steps := p.Batch*p.Heads*p.tiles(p.Queries), kernels.CeilDiv(p.seenKeys(), partsQueries)
-	parts := max(1, min(steps, portableBlocks*int64(dev.SMs)/blocks))
-	multiplyAdds := partsQueries * partsQueries * (arith.RoundUp(p.Dim, 32) + min(arith.RoundUp(p.Dim, 64), partsColumns)) // of a step
-	return padPolicy.launch + float64(kernels.CeilDiv(blocks*parts, int64(dev.SMs))*kernels.CeilDiv(steps, parts)*multiplyAdds)/padPolicy.portable
+	return float64(kernels.CeilDiv(heads*kernels.CeilDiv(p.Queries, 64*p.hopperGroups()), int64(dev.SMs))) * (s.tile + s.step*float64(kernels.CeilDiv(keys, hopperTile)))
 }
 
 // wideDim is the size of padded rows.
@@ -236,11 +215,6 @@ func (f *Forward) launchPadded(p *kernels.Plan, dev kernels.Device, args *forwar
 	if wide.launchTensor(p, dev, args); f.Out {
 		f.join(p, result, f.Heads, f.Queries)
 	}
-}
-
-// pads reports whether rows are padded, as that of [Forward] does: gradients take about three times as long.
-func (b *Backward) pads(dev kernels.Device) bool {
-	return b.canPad(dev) && !b.rowsInPieces() && minPadGain*(2*b.copyCost(b.sectioned(1))+3*b.tensorCost(dev)) < 3*b.portableCost(dev)
 }
 
 // launchPadded launches what computes gradients of padded rows.

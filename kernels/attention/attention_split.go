@@ -171,8 +171,7 @@ func (p *Problem) splitParts(dev kernels.Device) (parts int64, joined bool) {
 	return parts, dev.HasClusters()
 }
 
-// spreadCost estimates the time of tiles of spread rows, of a number of blocks each, in steps of a block, which loads 4 keys for each group of lanes in a step. An SM has one block at a time, a block
-// merges results in the time of about three steps, and a launch that merges results of clusters takes that of two.
+// spreadCost predicts the time of tiles of spread rows, of a number of blocks each, in us on an H200. A block loads 4 keys for each group of lanes in a step, and an SM has one block at a time.
 //
 // BF16, H200, us                    a block   a cluster
 // 48 heads, 14 x 2651 of 3             28.1       100.7
@@ -185,14 +184,22 @@ func (p *Problem) splitParts(dev kernels.Device) (parts int64, joined bool) {
 // 3 heads, 2 x 2264 of 4               12.0        16.2, and a launch
 // 16 heads, 2 x 439 of 95              23.5        14.4
 // 48 heads, 15 x 170 of 38             21.2        96.8
-func (p *Problem) spreadCost(dev kernels.Device, parts int64) int64 {
-	const merge, launch, elements = 3, 2, 8 // elements of a lane
-	step := 4 * splitThreads / min(arith.Pow2(kernels.CeilDiv(p.Dim, elements)), 32)
-	cost := kernels.CeilDiv(p.splitTiles()*parts, int64(dev.SMs)) * (kernels.CeilDiv(kernels.CeilDiv(p.Keys, parts), step) + merge)
-	if parts > splitCluster {
-		cost += launch
+func (p *Problem) spreadCost(dev kernels.Device, parts int64) float64 {
+	const (
+		launch, cluster, merge = 3.2, 2.2, 7.9 // of clusters, and of another launch that merges their results
+		step, row              = 3, 0.8        // of a block: a step, and a row of results
+		elements               = 8             // of a lane
+	)
+	keys := 4 * splitThreads / min(arith.Pow2(kernels.CeilDiv(p.Dim, elements)), 32)
+	steps, rows := kernels.CeilDiv(kernels.CeilDiv(p.Keys, parts), keys), min(p.sharing(), tileRows(p.sharing()))
+	us := launch + float64(kernels.CeilDiv(p.splitTiles()*parts, int64(dev.SMs)))*(step*float64(steps)+row*float64(rows))
+	if parts > 1 {
+		us += cluster
 	}
-	return cost
+	if parts > splitCluster {
+		us += merge
+	}
+	return us
 }
 
 // partials is the number of partial results of a tile.
