@@ -150,7 +150,7 @@ var groups = map[string]group{
 		kernels: []string{"versions/attention", "versions/conv", "versions/increment", "versions/matmul_ceiling", "versions/matmul_cluster", "versions/matmul_persistent", "versions/matmul_roles", "versions/matmul_six",
 			"versions/matmul_tma", "versions/matmul_wgmma", "versions/matmul_wide", "versions/ripple"},
 	},
-	"kernels-attention": {binary: "kernels-attention", kernels: []string{"attention_any", "attention_backward", "attention_double", "attention_few", "attention_hopper", "attention_hopper_backward", "attention_mma", "attention_mma_wide", "attention_split", "attention_wgmma_float"}},
+	"kernels-attention": {binary: "kernels-attention", kernels: []string{"attention_any", "attention_backward", "attention_double", "attention_few", "attention_hopper", "attention_hopper_backward", "attention_mma", "attention_mma_wide", "attention_pad", "attention_split", "attention_wgmma_float"}},
 	"kernels-basic":     {binary: "kernels-basic", kernels: []string{"categorical", "cumsum", "gather_index", "pick", "scatter_rows", "topk", "widen"}},
 	"ops":               {binary: "ops", kernels: []string{"update"}},
 }

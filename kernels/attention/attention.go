@@ -42,12 +42,14 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		sizes[1], outputs = f.seen().statisticBytes(), outputs|2
 	}
 	p, at := f.plan("attention", f.products(2), f.inputBytes(), sizes[:])
-	if f.Problem = f.seen(); f.Out {
+	if f.Problem = *f.seen(); f.Out {
 		at[0] = f.afterZeros(p, at[0])
 	}
 	args := forwardArgs{f.inputs(), operand{at[0], f.queryStrides()}, at[1], outputs, f.args(3)}
 	switch {
-	case f.splits(dev): // the first, so that Updating plans the same kernel
+	case f.pads(dev):
+		f.launchPadded(p, dev, &args)
+	case f.splits(dev): // before the other kernels, so that Updating plans the same kernel
 		f.launchSplit(p, dev, args, updateArgs{})
 	case f.byDouble(dev):
 		f.launchDouble(p, dev, args)
@@ -55,23 +57,32 @@ func (f Forward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		p.Launch(fewKernels[f.statistics()], int(f.fewBlocks()), fewThreads, stored[forwardArgs]{args, f.stored()})
 	case f.byAny(dev):
 		f.launchAny(p, dev, args)
-	case f.onHopper(dev):
-		f.launchHopper(p, dev, args.Out, at[1], outputs)
-	case f.bySlabs(dev):
-		launchSlabs(f.Problem, p, slabForward, f.Batch*f.Heads, f.Queries, 1, 1, 2, args)
 	case f.byMMA(dev):
-		launchMMA(f.Problem, p, mmaForward, f.Batch*f.Heads, f.Queries, args)
+		f.launchTensor(p, dev, &args)
 	default:
 		f.launchParts(p, dev, args)
 	}
 	return p, nil
 }
 
+// launchTensor launches kernels of tensor cores.
+func (f *Forward) launchTensor(p *kernels.Plan, dev kernels.Device, args *forwardArgs) {
+	switch {
+	case f.onHopper(dev):
+		f.launchHopper(p, dev, args)
+	case f.bySlabs(dev):
+		launchSlabs(&f.Problem, p, slabForward, f.Batch*f.Heads, f.Queries, 1, 1, 2, *args)
+	default:
+		launchMMA(&f.Problem, p, mmaForward, f.Batch*f.Heads, f.Queries, *args)
+	}
+}
+
 // A block of attention_few.cu has fewThreads threads, one for each query, which sees at most fewKeys keys.
 const (
 	fewThreads     = 128
 	fewKeys        = 32
-	fewBlocksPerSM = 7 // at least: fewer blocks wait for memory
+	fewBlocksPerSM = 7  // at least: fewer blocks wait for memory
+	fewQueries     = 24 // at least, of float64: threads without a query wait
 )
 
 // seesFew reports whether attention_few.cu computes the problem on a device, unless attention_split.cu does.
@@ -98,12 +109,12 @@ const (
 // f64   365 heads,  250 x 5 of 5                     30.4   16.7
 // f64    41 heads,  284 x 5 of 59, 0.9 per SM        16.7   25.8
 // f64   304 heads,   30 x 3 of 140, 2.3 per SM       48.4   33.1
-func (p Problem) seesFew(dev kernels.Device) bool {
+func (p *Problem) seesFew(dev kernels.Device) bool {
 	if dev.Kind != kernels.GPU || p.Keys > fewKeys || p.byMMA(dev) {
 		return false
 	}
 	if p.Dtype == kernels.Float64 {
-		return isHopper(dev) && p.Keys <= 8 && p.fewBlocks() >= 2*int64(dev.SMs)
+		return isHopper(dev) && p.Keys <= 8 && p.Queries >= fewQueries && p.fewBlocks() >= 2*int64(dev.SMs)
 	}
 	many := p.fewBlocks() >= fewBlocksPerSM*int64(dev.SMs)
 	if p.anyComputes(dev) {
@@ -112,8 +123,15 @@ func (p Problem) seesFew(dev kernels.Device) bool {
 	return many
 }
 
+// fewCost predicts the time of attention_few.cu for 16-bit elements, in us on an H200.
+func (p *Problem) fewCost(dev kernels.Device) float64 {
+	return 3 + float64(p.rows())/float64(dev.SMs)*(0.0053+float64(p.Dim)*(0.00112+0.00004*float64(p.Keys)))
+}
+
 // fewBlocks is the number of blocks of attention_few.cu.
-func (p Problem) fewBlocks() int64 { return p.Batch * p.Heads * kernels.CeilDiv(p.Queries, fewThreads) }
+func (p *Problem) fewBlocks() int64 {
+	return p.Batch * p.Heads * kernels.CeilDiv(p.Queries, fewThreads)
+}
 
 // partsArgs are the arguments of the portable kernels: Parts blocks share the keys of a tile of queries.
 type partsArgs struct {
@@ -129,7 +147,7 @@ const (
 )
 
 // launchParts launches portable kernels. So many blocks share the keys of a tile of queries that there are blocksPerSM for each SM; then a launch merges their results.
-func (f Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
+func (f *Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
 	const blocksPerSM = 4
 	step := int64(64) // keys
 	if f.Dtype == kernels.Float64 {
@@ -141,21 +159,21 @@ func (f Forward) launchParts(p *kernels.Plan, dev kernels.Device, args forwardAr
 		to.Parts = max(1, min(kernels.CeilDiv(f.Keys, step), blocksPerSM*int64(dev.SMs)/blocks))
 	}
 	to.partial(f, p)
-	launchPortable(f.Problem, p, forwardKernels, blocks*to.Parts, to)
+	launchPortable(&f.Problem, p, forwardKernels, blocks*to.Parts, to)
 	to.merge(f, p)
 }
 
 // partial has the plan make room for partial results, if there are.
-func (a *partsArgs) partial(f Forward, p *kernels.Plan) {
+func (a *partsArgs) partial(f *Forward, p *kernels.Plan) {
 	if a.Parts > 1 {
 		p.Scratch, a.Partial = f.rows()*a.Parts*(f.Dim+2)*f.statistics().Size(), kernels.At(kernels.Scratch, 0)
 	}
 }
 
 // merge launches what merges partial results, if there are.
-func (a partsArgs) merge(f Forward, p *kernels.Plan) {
+func (a partsArgs) merge(f *Forward, p *kernels.Plan) {
 	if a.Parts > 1 {
-		launchPortable(f.Problem, p, partsKernels, kernels.CeilDiv(f.rows()*f.Dim, portableThreads), a)
+		launchPortable(&f.Problem, p, partsKernels, kernels.CeilDiv(f.rows()*f.Dim, portableThreads), a)
 	}
 }
 

@@ -58,17 +58,17 @@ type sharedArgs struct {
 }
 
 // paysShares reports whether the problem is large enough for attention_double.cu.
-func (p Problem) paysShares(dev kernels.Device) bool {
+func (p *Problem) paysShares(dev kernels.Device) bool {
 	return p.shareWork() >= sharePolicy.minWorkPerSM*float64(dev.SMs)
 }
 
 // shareWork is the number of multiply-adds of one product, with queries and keys in multiples of shareSide.
-func (p Problem) shareWork() float64 {
+func (p *Problem) shareWork() float64 {
 	return float64(p.Batch*p.Heads*arith.RoundUp(p.Queries, shareSide)) * float64(arith.RoundUp(p.Keys, shareSide)*p.Dim)
 }
 
 // anyComputes reports whether attention_any.cu can compute the problem on a device.
-func (p Problem) anyComputes(dev kernels.Device) bool {
+func (p *Problem) anyComputes(dev kernels.Device) bool {
 	return isHopper(dev) && p.Dtype == kernels.Float32 && p.Scale > 0 && (!p.inPieces() || p.kind() != "tf32")
 }
 
@@ -82,7 +82,7 @@ func (p Problem) anyComputes(dev kernels.Device) bool {
 // f32   16 heads, 342 x 4 of 24            6.4    5.0
 // f32  654 heads, 320 x 108 of 4         122.3  124.9
 // f32    1 head,  278 x 237 of 55         13.9   19.1
-func (p Problem) byAny(dev kernels.Device) bool {
+func (p *Problem) byAny(dev kernels.Device) bool {
 	switch small := p.shareWork() <= sharePolicy.maxWorkPerSM*float64(dev.SMs); {
 	case !p.anyComputes(dev):
 		return false
@@ -96,7 +96,7 @@ func (p Problem) byAny(dev kernels.Device) bool {
 }
 
 // launchAny launches attention_any.cu.
-func (f Forward) launchAny(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
+func (f *Forward) launchAny(p *kernels.Plan, dev kernels.Device, args forwardArgs) {
 	f.launchShared(p, dev, args, anyKernels[f.width()], workers*32, []int64{4, 3, 2}[f.width()], func(rows int64) int64 { return rows * arith.RoundUp(f.Dim, 32) * 4 })
 }
 
@@ -107,12 +107,12 @@ func (f Forward) launchAny(p *kernels.Plan, dev kernels.Device, args forwardArgs
 // f32   136 heads,  90 x 90 of 214   74.3   51.6
 // f32   141 heads,  73 x 73 of 176   51.5   34.8
 // f32   456 heads, 135 x 135 of 160 173.7  170.8
-func (p Problem) halvesTiles() bool { return p.Causal && p.Dtype == kernels.Float32 }
+func (p *Problem) halvesTiles() bool { return p.Causal && p.Dtype == kernels.Float32 }
 
 // launchShared launches blocks of a kernel whose workers share keys, as many as an SM computes at a time on each, and what merges their results. memory is the shared memory for rows of a block.
 // A tile is no larger than the queries need or, with few keys, than gives enough blocks; it is half as large if whole tiles are more than the SMs compute at a time (halvesTiles). Where there are
 // too few, blocks share the keys of a tile.
-func (f Forward) launchShared(p *kernels.Plan, dev kernels.Device, args forwardArgs, by *kernels.Kernel, threads int, blocksPerSM int64, memory func(rows int64) int64) {
+func (f *Forward) launchShared(p *kernels.Plan, dev kernels.Device, args forwardArgs, by *kernels.Kernel, threads int, blocksPerSM int64, memory func(rows int64) int64) {
 	to := sharedArgs{partsArgs: partsArgs{args, 1, kernels.At(kernels.Out, 0)}}
 	var blocks, atATime, step, shared int64
 	for shares := int64(workers); shares > 0; shares /= 2 {

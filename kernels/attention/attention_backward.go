@@ -29,7 +29,7 @@ func (b Backward) Packs(dev kernels.Device) (Backward, bool) {
 }
 
 // checkPacked returns an error if the output is packed and the kernels of compute capability 9.0, whose Go bodies the host runs, do not write it.
-func (b Backward) checkPacked() error {
+func (b *Backward) checkPacked() error {
 	if b.Packed && !((b.forHopper() || b.forSlabs()) && b.RowsFirst && b.Queries == b.Keys && b.Q && b.K && b.V) {
 		return fmt.Errorf("got one output for gradients %+v, want those w.r.t. q, k and v with rows first, as many queries as keys, 16-bit elements and rows of a multiple of 8, at most 128, or float32 and a multiple of 4, at most 64", b)
 	}
@@ -37,7 +37,7 @@ func (b Backward) checkPacked() error {
 }
 
 // gradients returns the gradients w.r.t. q, k and v as operands, given where each output of a plan is.
-func (b Backward) gradients(at []kernels.Ref) [3]operand {
+func (b *Backward) gradients(at []kernels.Ref) [3]operand {
 	if !b.Packed {
 		return [3]operand{{at[0], b.queryStrides()}, {at[1], b.keyStrides()}, {at[2], b.keyStrides()}}
 	}
@@ -107,40 +107,48 @@ func (b Backward) Plan(dev kernels.Device) (*kernels.Plan, error) {
 		sizes = [3]int64{sizes[0] + sizes[1] + sizes[2]}
 	}
 	p, at := b.plan("attention_gradient", b.products(products), append(b.inputBytes(), b.seen().statisticBytes(), b.queryBytes(), b.queryBytes()), sizes[:])
-	if b.Problem = b.seen(); b.Q {
+	if b.Problem = *b.seen(); b.Q {
 		at[0] = b.afterZeros(p, at[0])
 	}
-	to, out, grad := b.gradients(at), b.last(kernels.In(4), b.queryStrides()), b.last(kernels.In(5), b.queryStrides())
-	wgmma := isHopper(dev) || b.Packed && dev.Kind == kernels.CPU
-	slabs := wgmma && b.forSlabs()
-	if wgmma && b.forHopper() {
-		b.launchHopper(p, dev, to, out, grad, outputs)
-		return p, nil
-	}
-	if b.Packed && !slabs {
+	in, to, out, grad := b.inputs(), b.gradients(at), b.last(kernels.In(4), b.queryStrides()), b.last(kernels.In(5), b.queryStrides())
+	switch wgmma := isHopper(dev) || dev.Kind == kernels.CPU; {
+	case b.Packed && !wgmma:
 		return nil, fmt.Errorf("kernels: attention gradient: got one output for all gradients on %s, want compute capability 9.0", dev.Name)
+	case b.canPad(dev) && !b.rowsInPieces():
+		b.launchPadded(p, dev, in, to, out, grad, outputs)
+	default:
+		b.launchGradients(p, dev, in, to, out, grad, outputs)
+	}
+	return p, nil
+}
+
+// launchGradients launches the kernels of gradients.
+func (b *Backward) launchGradients(p *kernels.Plan, dev kernels.Device, in, to [3]operand, out, grad operand, outputs int64) {
+	wgmma := isHopper(dev) || b.Packed
+	if wgmma && b.forHopper() {
+		b.launchHopper(p, dev, in, to, out, grad, outputs)
+		return
 	}
 	delta := p.Workspace(b.statisticBytes())
 	const rowsOfBlock = portableThreads / 32
 	p.Launch(deltaKernels[b.statistics()], int(kernels.CeilDiv(b.rows(), rowsOfBlock)), portableThreads,
 		stored[deltaArgs]{deltaArgs{grad.At, out, delta, b.Heads, b.Queries, b.Dim, b.rows()}, b.stored()})
-	in := gradientInputs{b.inputs(), grad, kernels.In(3), delta}
-	if slabs {
-		if b.Q {
-			launchSlabs(b.Problem, p, slabDQ, b.Batch*b.Heads, b.Queries, 2, 2, 3, slabQueriesArgs{in, to[0], b.args(6)})
-		}
-		if outputs > 0 {
-			launchSlabs(b.Problem, p, slabDKV, b.Batch*b.KeyHeads, b.Keys, 2, 2, 4, keysArgs{in, to[1].At, to[2].At, to[1].Strides, outputs, b.args(6)})
-		}
-		return p, nil
-	}
+	inputs := gradientInputs{in, grad, kernels.In(3), delta}
+	slabs := wgmma && b.forSlabs()
 	if b.Q {
-		launch(b.Problem, p, dev, mmaDQ, dqKernels, b.Batch*b.Heads, b.Queries, queriesArgs{in, to[0].At, b.args(6)})
+		if slabs {
+			launchSlabs(&b.Problem, p, slabDQ, b.Batch*b.Heads, b.Queries, 2, 2, 3, slabQueriesArgs{inputs, to[0], b.args(6)})
+		} else {
+			launch(&b.Problem, p, dev, mmaDQ, dqKernels, b.Batch*b.Heads, b.Queries, queriesArgs{inputs, to[0].At, b.args(6)})
+		}
 	}
-	if outputs > 0 {
-		launch(b.Problem, p, dev, mmaDKV, dkvKernels, b.Batch*b.KeyHeads, b.Keys, keysArgs{in, at[1], at[2], b.keyStrides(), outputs, b.args(6)})
+	if args := (keysArgs{inputs, to[1].At, to[2].At, to[1].Strides, outputs, b.args(6)}); outputs > 0 {
+		if slabs {
+			launchSlabs(&b.Problem, p, slabDKV, b.Batch*b.KeyHeads, b.Keys, 2, 2, 4, args)
+		} else {
+			launch(&b.Problem, p, dev, mmaDKV, dkvKernels, b.Batch*b.KeyHeads, b.Keys, args)
+		}
 	}
-	return p, nil
 }
 
 // Stored returns the plan for operands and gradients of 16 bits, if b is of float32. The statistics stay in float32.

@@ -33,17 +33,17 @@ func deltaOf(dt kernels.Dtype) *kernels.Kernel {
 }
 
 // onHopper reports whether the kernels of compute capability 9.0 compute the problem.
-func (p Problem) onHopper(dev kernels.Device) bool { return isHopper(dev) && p.forHopper() }
+func (p *Problem) onHopper(dev kernels.Device) bool { return isHopper(dev) && p.forHopper() }
 
 func isHopper(dev kernels.Device) bool {
 	return dev.Kind == kernels.GPU && dev.Major == 9 && dev.Minor == 0
 }
 
 // forHopper reports whether the kernels of compute capability 9.0, whose Go bodies the host runs, compute the problem.
-func (p Problem) forHopper() bool { return p.Dtype.Size() == 2 && p.Dim <= 128 && p.inPieces() }
+func (p *Problem) forHopper() bool { return p.Dtype.Size() == 2 && p.Dim <= 128 && p.inPieces() }
 
 // tensorMap describes an operand to TMA, in boxes of rows x 64 elements.
-func (o operand) tensorMap(p Problem, heads, rows, box int64) kernels.TensorMap {
+func (o operand) tensorMap(p *Problem, heads, rows, box int64) kernels.TensorMap {
 	const bytes = 2
 	return kernels.TensorMap{Ref: o.At, Element: kernels.TensorBF16, Extents: []int64{p.Dim, rows, heads, p.Batch}, Strides: []int64{bytes * o.Row, bytes * o.Head, bytes * o.Batch},
 		Box: []int64{64, box, 1, 1}, Swizzle: 128}
@@ -59,8 +59,7 @@ func operandsOf(m [3]kernels.TensorMap) [3]operand {
 }
 
 // maps describes q, in boxes of that many rows, k and v.
-func (p Problem) maps(queries int64) [3]kernels.TensorMap {
-	in := p.inputs()
+func (p *Problem) maps(in [3]operand, queries int64) [3]kernels.TensorMap {
 	return [3]kernels.TensorMap{in[0].tensorMap(p, p.Heads, p.Queries, queries), in[1].tensorMap(p, p.KeyHeads, p.Keys, hopperTile), in[2].tensorMap(p, p.KeyHeads, p.Keys, hopperTile)}
 }
 
@@ -87,7 +86,7 @@ func mappedForward(c kernels.Call, dt kernels.Dtype, a hopperForwardArgs) {
 // causal    32 x 512                          142.5      161.7
 // causal     8 x 2048                         391.2      372.9
 // causal     2 x 8192                        1392.3     1191.2
-func (p Problem) hopperGroups() int64 {
+func (p *Problem) hopperGroups() int64 {
 	if p.width() == 0 && (!p.Causal && p.Queries >= 512 || p.Queries >= 2048) {
 		return 3
 	}
@@ -96,14 +95,14 @@ func (p Problem) hopperGroups() int64 {
 
 // launchHopper launches blocks that compute tiles of queries in a loop. Their shared memory has barriers, two tiles of queries, stages of keys and values, and what rows take on their way
 // to memory.
-func (f Forward) launchHopper(p *kernels.Plan, dev kernels.Device, out operand, statistics kernels.Ref, outputs int64) {
-	kernel, stages, rows := hopperForward.of(f.Problem), 4-2*int64(f.width()), 64*f.hopperGroups()
+func (f *Forward) launchHopper(p *kernels.Plan, dev kernels.Device, args *forwardArgs) {
+	kernel, stages, rows := hopperForward.of(&f.Problem), 4-2*int64(f.width()), 64*f.hopperGroups()
 	if f.hopperGroups() == 3 {
 		kernel = hopperThree[f.Dtype]
 	}
 	tiles := f.Batch * f.Heads * kernels.CeilDiv(f.Queries, rows)
 	p.Launch(kernel, int(min(tiles, int64(dev.SMs))), int(128*(1+f.hopperGroups())),
-		hopperForwardArgs{f.maps(rows), out, statistics, outputs, kernels.At(kernels.Arrivals, 0), f.args(3)}).Shared = int(2048 + 3*f.tileBytes(rows) + 2*stages*f.tileBytes(hopperTile))
+		hopperForwardArgs{f.maps(args.In, rows), args.Out, args.Statistics, args.Outputs, kernels.At(kernels.Arrivals, 0), args.problemArgs}).Shared = int(2048 + 3*f.tileBytes(rows) + 2*stages*f.tileBytes(hopperTile))
 }
 
 type hopperDeltaArgs struct {
@@ -140,11 +139,11 @@ func mappedGradients(c kernels.Call, dt kernels.Dtype, a hopperGradientArgs) {
 
 // launchHopper launches a block for each tile of keys of as many heads as run at the same time; others follow in the same blocks, and tiles beyond those that run at the same time in another
 // launch. The shared memory of a block: two tiles of keys, two stages of two tiles of queries, with three numbers for each query, two tiles of ds, and one of dq in float32.
-func (b Backward) launchHopper(p *kernels.Plan, dev kernels.Device, to [3]operand, out, grad operand, outputs int64) {
+func (b *Backward) launchHopper(p *kernels.Plan, dev kernels.Device, in, to [3]operand, out, grad operand, outputs int64) {
 	queries := int64(hopperTile >> b.width()) // of a stage
 	tiles, keyTiles, heads := kernels.CeilDiv(b.Queries, queries), kernels.CeilDiv(b.Keys, hopperTile), b.Batch*b.KeyHeads
 	sumBytes := 2 * b.tileBytes(queries)
-	args := hopperGradientArgs{In: b.maps(queries), Grad: grad.tensorMap(b.Problem, b.Heads, b.Queries, queries), Statistics: kernels.In(3), Delta: p.Workspace(b.statisticBytes()),
+	args := hopperGradientArgs{In: b.maps(in, queries), Grad: grad.tensorMap(&b.Problem, b.Heads, b.Queries, queries), Statistics: kernels.In(3), Delta: p.Workspace(b.statisticBytes()),
 		K: to[1].At, V: to[2].At, Strides: to[1].Strides, Q: to[0], Turns: p.Workspace(b.statisticBytes()), Outputs: outputs, problemArgs: b.args(6)}
 	if args.Sums = args.Turns; keyTiles > 1 {
 		args.Sums = p.Workspace(b.Batch * b.Heads * tiles * sumBytes)
@@ -157,7 +156,7 @@ func (b Backward) launchHopper(p *kernels.Plan, dev kernels.Device, to [3]operan
 		hopperDeltaArgs{grad.At, out, args.Delta, args.Turns, b.Heads, b.Queries, b.Dim, b.rows()})
 	for sms := int64(dev.SMs); args.First < keyTiles; args.First += sms {
 		args.Blocks = min(keyTiles-args.First, sms)
-		l := p.Launch(hopperGradients.of(b.Problem), int(args.Blocks*min(sms/args.Blocks, heads)), hopperThreads, args)
+		l := p.Launch(hopperGradients.of(&b.Problem), int(args.Blocks*min(sms/args.Blocks, heads)), hopperThreads, args)
 		l.Shared = int(2048 + 2*b.tileBytes(hopperTile) + 2*(2*b.tileBytes(queries)+3*4*queries+16) + 2*2*hopperTile*queries + sumBytes + 128 + 16*128)
 		l.Cooperative = args.Blocks > 1
 	}

@@ -23,7 +23,7 @@ var (
 // tensorKernels are kernels of tensor cores by the width of rows that they are for, 64, 128 and 256, and kind of operands: bf16, f16, tf32, f32.
 type tensorKernels [3]map[string]*kernels.Kernel
 
-func (k tensorKernels) of(p Problem) *kernels.Kernel { return k[p.width()][p.kind()] }
+func (k tensorKernels) of(p *Problem) *kernels.Kernel { return k[p.width()][p.kind()] }
 
 // add adds the kernels prefix + width + kind of the sources with these stems, one for each of the first widths, for operands of a type.
 func add[A any](k *tensorKernels, stems []string, prefix, kind string, dt kernels.Dtype, body func(kernels.Call, kernels.Dtype, A)) {
@@ -67,7 +67,7 @@ func mma[A any](prefix string, body func(kernels.Call, kernels.Dtype, A), rows m
 }
 
 // blocks is the number of blocks for each tile of rows.
-func (r mmaRows) blocks(p Problem) int64 {
+func (r mmaRows) blocks(p *Problem) int64 {
 	if p.width() == 2 {
 		return r.wideBlocks
 	}
@@ -75,7 +75,7 @@ func (r mmaRows) blocks(p Problem) int64 {
 }
 
 // shared is the shared memory of a block.
-func (r mmaRows) shared(p Problem) int64 {
+func (r mmaRows) shared(p *Problem) int64 {
 	rows := r.half
 	if p.Dtype == kernels.Float32 {
 		rows = r.whole
@@ -84,7 +84,7 @@ func (r mmaRows) shared(p Problem) int64 {
 }
 
 // kind names the kind of operands of kernels of tensor cores.
-func (p Problem) kind() string {
+func (p *Problem) kind() string {
 	if p.Dtype == kernels.Float32 && p.Round != kernels.FullPrecision {
 		return "tf32"
 	}
@@ -105,19 +105,19 @@ func Rounded(p kernels.Planner, by kernels.Precision) (_ kernels.Planner, ok boo
 }
 
 // width selects kernels of rows of up to 64 elements (0), 128 (1) or 256 (2).
-func (p Problem) width() int { return bits.Len64(uint64(p.Dim-1) / 64) }
+func (p *Problem) width() int { return bits.Len64(uint64(p.Dim-1) / 64) }
 
 // tileBytes is the shared memory of a tile of rows.
-func (p Problem) tileBytes(rows int64) int64 { return rows << p.width() * 64 * p.Dtype.Size() }
+func (p *Problem) tileBytes(rows int64) int64 { return rows << p.width() * 64 * p.Dtype.Size() }
 
 // inPieces reports whether the kernels of tensor cores compute the problem on some device: elements of at most 32 bits, rows of whole 16-byte pieces, of at most 128 elements in float32, and
 // a positive scale, since they take the maximum before they scale.
-func (p Problem) inPieces() bool {
+func (p *Problem) inPieces() bool {
 	return (p.Dtype.Size() == 2 || p.Dtype == kernels.Float32 && p.Dim <= 128) && p.rowsInPieces() && p.Scale > 0
 }
 
 // rowsInPieces reports whether each row of q, k and v is whole 16-byte pieces of memory.
-func (p Problem) rowsInPieces() bool {
+func (p *Problem) rowsInPieces() bool {
 	for _, in := range p.inputs() {
 		if (in.Batch|in.Head|in.Row|p.Dim)*p.Dtype.Size()%16 != 0 {
 			return false
@@ -128,7 +128,7 @@ func (p Problem) rowsInPieces() bool {
 
 // byMMA reports whether the kernels of attention_mma.cuh compute the problem on a device: the PTX that devices without an image load has no tensor cores. Three products of TF32 for one of
 // float32 are faster than FMA units on 8.0 and 9.0 alone.
-func (p Problem) byMMA(dev kernels.Device) bool {
+func (p *Problem) byMMA(dev kernels.Device) bool {
 	if p.kind() == "f32" && (dev.Major > 9 || dev.Minor > 0) {
 		return false
 	}

@@ -66,7 +66,7 @@ func splitPair(name string, body func(kernels.Call, kernels.Dtype)) map[kernels.
 }
 
 // sharing is the number of rows of queries that share a head of keys.
-func (p Problem) sharing() int64 { return p.Heads / p.KeyHeads * p.Queries }
+func (p *Problem) sharing() int64 { return p.Heads / p.KeyHeads * p.Queries }
 
 // tileRows is the number of rows of a tile, of that many that share a head of keys.
 func tileRows(sharing int64) int64 {
@@ -77,7 +77,7 @@ func tileRows(sharing int64) int64 {
 }
 
 // splits reports whether attention_split.cu computes the problem on a device.
-func (p Problem) splits(dev kernels.Device) bool {
+func (p *Problem) splits(dev kernels.Device) bool {
 	const most = 1 << 27 // tiles: a grid, and bytes of a batch's counts, are eight times as many
 	switch rows := p.sharing(); {
 	case dev.Kind != kernels.GPU || p.Dtype == kernels.Float64 || p.splitTiles() > most || p.spreads() && !p.anyComputes(dev) && !p.paysSpread(dev):
@@ -92,7 +92,7 @@ func (p Problem) splits(dev kernels.Device) bool {
 }
 
 // paysSpread reports whether there is a kernel of spread rows for the problem, which is faster than others.
-func (p Problem) paysSpread(dev kernels.Device) bool {
+func (p *Problem) paysSpread(dev kernels.Device) bool {
 	few := p.Dtype == kernels.Float32 && p.Keys <= splitPolicy.shortKeys && p.splitTiles() >= splitPolicy.manyTiles*int64(dev.SMs)
 	return (p.Dtype == kernels.Float32 || isHopper(dev)) && p.Keys > fewKeys && (p.sharing() == 1 || !few)
 }
@@ -107,7 +107,7 @@ func (p Problem) paysSpread(dev kernels.Device) bool {
 // f32   19 heads,  3 x 4 of 32        6.4    4.3
 // f32   50 heads, 10 x 89 of 106     68.2   16.2
 // f32  241 heads,  4 x 730 of 46    124.2   51.8
-func (p Problem) paysSplit(dev kernels.Device) bool {
+func (p *Problem) paysSplit(dev kernels.Device) bool {
 	if p.sharing() == 1 {
 		return p.splitTiles() <= 2*int64(dev.SMs)
 	}
@@ -115,12 +115,12 @@ func (p Problem) paysSplit(dev kernels.Device) bool {
 }
 
 // splitTiles is the number of tiles of queries.
-func (p Problem) splitTiles() int64 {
+func (p *Problem) splitTiles() int64 {
 	return p.Batch * p.KeyHeads * kernels.CeilDiv(p.sharing(), tileRows(p.sharing()))
 }
 
 // spreads reports whether lanes load elements of rows one by one.
-func (p Problem) spreads() bool { return !p.rowsInPieces() || p.Dim*p.Dtype.Size() > 32*16 }
+func (p *Problem) spreads() bool { return !p.rowsInPieces() || p.Dim*p.Dtype.Size() > 32*16 }
 
 // splitArgs are the arguments of split and of merge. A tile has Parts blocks; with Joined each splitCluster of them are a cluster, which has one partial result.
 type splitArgs struct {
@@ -140,19 +140,12 @@ type updateArgs struct {
 }
 
 // launchSplit launches blocks for each tile of rows, and where these have more than one partial result, a launch that merges them.
-func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardArgs, update updateArgs) {
-	s := splitPolicy
+func (f *Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardArgs, update updateArgs) {
 	tiles := f.splitTiles()
-	clusters := min(kernels.CeilDiv(f.Keys, splitCluster*s.minKeys), s.blocksPerSM*int64(dev.SMs)/(splitCluster*tiles), s.maxClusters)
-	if f.Keys <= splitCluster*s.maxKeys {
-		clusters = 1
-	}
-	to, by := splitArgs{args, max(clusters, 1) * splitCluster, dev.HasClusters(), kernels.At(kernels.Out, 0), update}, splitKernels[f.Dtype]
+	parts, joined := f.splitParts(dev)
+	to, by := splitArgs{args, parts, joined, kernels.At(kernels.Out, 0), update}, splitKernels[f.Dtype]
 	if f.spreads() {
 		by = spreadKernels[f.Dtype]
-	}
-	if (f.spreads() || !dev.HasClusters()) && (tiles >= s.wholeTiles*int64(dev.SMs) || f.Keys <= s.wholeKeys || dev.HasClusters() && f.spreadCost(dev, 1) <= f.spreadCost(dev, to.Parts)) {
-		to.Parts, to.Joined = 1, false
 	}
 	partials := to.partials()
 	if partials > 1 {
@@ -164,8 +157,21 @@ func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardAr
 	}
 }
 
-// spreadCost estimates the time of tiles of spread rows, of a number of blocks each, in steps of a block, which loads 4 keys for each group of lanes in a step. An SM has one block at a time, a block
-// merges results in the time of about three steps, and a launch that merges results of clusters takes that of two.
+// splitParts returns how many blocks share the keys of a tile, and whether clusters of them have one partial result each.
+func (p *Problem) splitParts(dev kernels.Device) (parts int64, joined bool) {
+	s, tiles := splitPolicy, p.splitTiles()
+	clusters := min(kernels.CeilDiv(p.Keys, splitCluster*s.minKeys), s.blocksPerSM*int64(dev.SMs)/(splitCluster*tiles), s.maxClusters)
+	if p.Keys <= splitCluster*s.maxKeys {
+		clusters = 1
+	}
+	parts = max(clusters, 1) * splitCluster
+	if (p.spreads() || !dev.HasClusters()) && (tiles >= s.wholeTiles*int64(dev.SMs) || p.Keys <= s.wholeKeys || dev.HasClusters() && p.spreadCost(dev, 1) <= p.spreadCost(dev, parts)) {
+		return 1, false
+	}
+	return parts, dev.HasClusters()
+}
+
+// spreadCost predicts the time of tiles of spread rows, of a number of blocks each, in us on an H200. A block loads 4 keys for each group of lanes in a step, and an SM has one block at a time.
 //
 // BF16, H200, us                    a block   a cluster
 // 48 heads, 14 x 2651 of 3             28.1       100.7
@@ -178,14 +184,22 @@ func (f Forward) launchSplit(p *kernels.Plan, dev kernels.Device, args forwardAr
 // 3 heads, 2 x 2264 of 4               12.0        16.2, and a launch
 // 16 heads, 2 x 439 of 95              23.5        14.4
 // 48 heads, 15 x 170 of 38             21.2        96.8
-func (p Problem) spreadCost(dev kernels.Device, parts int64) int64 {
-	const merge, launch, elements = 3, 2, 8 // elements of a lane
-	step := 4 * splitThreads / min(arith.Pow2(kernels.CeilDiv(p.Dim, elements)), 32)
-	cost := kernels.CeilDiv(p.splitTiles()*parts, int64(dev.SMs)) * (kernels.CeilDiv(kernels.CeilDiv(p.Keys, parts), step) + merge)
-	if parts > splitCluster {
-		cost += launch
+func (p *Problem) spreadCost(dev kernels.Device, parts int64) float64 {
+	const (
+		launch, cluster, merge = 3.2, 2.2, 7.9 // of clusters, and of another launch that merges their results
+		step, row              = 3, 0.8        // of a block: a step, and a row of results
+		elements               = 8             // of a lane
+	)
+	keys := 4 * splitThreads / min(arith.Pow2(kernels.CeilDiv(p.Dim, elements)), 32)
+	steps, rows := kernels.CeilDiv(kernels.CeilDiv(p.Keys, parts), keys), min(p.sharing(), tileRows(p.sharing()))
+	us := launch + float64(kernels.CeilDiv(p.splitTiles()*parts, int64(dev.SMs)))*(step*float64(steps)+row*float64(rows))
+	if parts > 1 {
+		us += cluster
 	}
-	return cost
+	if parts > splitCluster {
+		us += merge
+	}
+	return us
 }
 
 // partials is the number of partial results of a tile.

@@ -813,6 +813,54 @@ func TestQueriesWithoutKeys(t *testing.T) {
 	}
 }
 
+// Attention of 16-bit rows that are not whole pieces of 16 bytes, and its gradients, are as defined where kernels of tensor cores compute them in padded rows, and keys are in sections.
+func TestPaddedRows(t *testing.T) {
+	defer attention.PadGain(0)()
+	defer attention.AllUnseen()()
+	seeds, launched := testutil.Random(t), map[string]bool{}
+	for _, of := range []kind{bf16, f16} {
+		for i, dim := range []int64{3, 5, 17, 103, 135, 167, 250, 64} {
+			if testing.Short() && i%3 > 0 {
+				continue
+			}
+			seed := seeds.Uint64()
+			r := rand.New(rand.NewPCG(seed, 0))
+			a := drawProblem(r, of, false, i)
+			a.Dim, a.Scale, a.Queries = dim, 0.1, 17+r.Int64N(284)
+			if a.RowsFirst = r.IntN(2) == 0; i%3 == 0 { // q, k and v in one operand
+				a.Keys, a.RowsFirst = a.Queries, true
+			}
+			if testing.Short() {
+				a.Queries, a.Keys = min(a.Queries, 70), min(a.Keys, 70)
+			}
+			sections := i == 2 || i > 5
+			if sections { // of keys
+				a.Batch, a.Keys, a.RowsFirst = int64(i+2)/4, 260+r.Int64N(150), i == 2
+			}
+			a.draw(r)
+			if sections {
+				a.Counts, a.counts = attention.Counts{}, nil
+			}
+			a.compute()
+			for _, dev := range tested(t) {
+				if err := a.checkAll(dev, of.epsilon); err != nil {
+					t.Errorf("seed %d, %v on %s: %+v: %v", seed, of, dev.Name, a.Problem, err)
+				}
+				for _, planner := range []kernels.Planner{attention.Forward{Problem: a.Problem, Out: true}, attention.Backward{Problem: a.Problem, Q: true, K: true, V: true}} {
+					for _, l := range testutil.Get[*kernels.Plan](t)(planner.Plan(dev)).Launches {
+						launched[l.Kernel.Entry] = true
+					}
+				}
+			}
+		}
+	}
+	for _, want := range []string{"pad", "join", "hopper_64_bf16", "hopper_128_f16", "mma_256_bf16", "mma_dq_256_f16", "mma_dkv_256_bf16", "hopper_gradients_64_f16", "hopper_gradients_128_bf16"} {
+		if !launched["attention_"+want] {
+			t.Errorf("no draw launched attention_%s", want)
+		}
+	}
+}
+
 // Gradients whose terms many blocks add are those of the definition, twice the same bits: of many tiles of keys, on a device with many SMs and on ones with so few that the keys are in several
 // launches.
 func TestManyBlocks(t *testing.T) {

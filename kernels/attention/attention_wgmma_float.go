@@ -25,10 +25,10 @@ func slabs[A any](prefix string, body func(kernels.Call, kernels.Dtype, A)) map[
 }
 
 // bySlabs reports whether the kernels of attention_wgmma_float.cu compute the problem on a device.
-func (p Problem) bySlabs(dev kernels.Device) bool { return isHopper(dev) && p.forSlabs() }
+func (p *Problem) bySlabs(dev kernels.Device) bool { return isHopper(dev) && p.forSlabs() }
 
 // forSlabs reports whether the kernels of attention_wgmma_float.cu, whose Go bodies the host runs, compute the problem.
-func (p Problem) forSlabs() bool { return p.Dtype == kernels.Float32 && p.Dim <= 64 && p.inPieces() }
+func (p *Problem) forSlabs() bool { return p.Dtype == kernels.Float32 && p.Dim <= 64 && p.inPieces() }
 
 type slabQueriesArgs struct {
 	gradientInputs
@@ -42,7 +42,7 @@ func stridedGradientOfQueries(c kernels.Call, dt kernels.Dtype, a slabQueriesArg
 
 // launchSlabs launches blocks of `groups` warpgroups, with a tile of 64 rows of a head for each. The shared memory of a block holds tiles of its rows, of `own` operands, a stage of two operands,
 // and `slabs` slabs, which are doubled where float32 is split into parts.
-func launchSlabs[A any](p Problem, plan *kernels.Plan, k map[string]*kernels.Kernel, heads, rows, groups, own, slabs int64, args A) {
+func launchSlabs[A any](p *Problem, plan *kernels.Plan, k map[string]*kernels.Kernel, heads, rows, groups, own, slabs int64, args A) {
 	if p.kind() == "tf32" {
 		plan.Precision = kernels.TF32
 	} else {

@@ -48,20 +48,21 @@ func (p Problem) Seeing() int64 {
 }
 
 // seen returns the problem of those queries, in the memory of all.
-func (p Problem) seen() Problem {
-	p.unseen = p.Queries - p.Seeing()
-	p.Queries -= p.unseen
-	return p
+func (p *Problem) seen() *Problem {
+	seen := *p
+	seen.unseen = p.Queries - p.Seeing()
+	seen.Queries -= seen.unseen
+	return &seen
 }
 
 // last returns where the problem's queries begin in an operand of all queries of each head.
-func (p Problem) last(at kernels.Ref, s Strides) operand {
+func (p *Problem) last(at kernels.Ref, s Strides) operand {
 	at.Offset += p.unseen * s.Row * p.Dtype.Size()
 	return operand{at, s}
 }
 
 // afterZeros returns where the problem's queries begin in a dense operand of the results of all queries, and launches what stores zeros for the others.
-func (p Problem) afterZeros(plan *kernels.Plan, to kernels.Ref) kernels.Ref {
+func (p *Problem) afterZeros(plan *kernels.Plan, to kernels.Ref) kernels.Ref {
 	if p.unseen == 0 {
 		return to
 	}

@@ -38,20 +38,20 @@ type Counts struct {
 }
 
 // statistics is the type that a problem is computed in, and that of its statistics.
-func (p Problem) statistics() kernels.Dtype {
+func (p *Problem) statistics() kernels.Dtype {
 	if p.Dtype == kernels.Float64 {
 		return kernels.Float64
 	}
 	return kernels.Float32
 }
 
-func (p Problem) rows() int64           { return p.Batch * p.Heads * p.Queries }
-func (p Problem) queryBytes() int64     { return p.rows() * p.Dim * p.Dtype.Size() }
-func (p Problem) keyBytes() int64       { return p.Batch * p.KeyHeads * p.Keys * p.Dim * p.Dtype.Size() }
-func (p Problem) statisticBytes() int64 { return p.rows() * p.statistics().Size() }
+func (p *Problem) rows() int64           { return p.Batch * p.Heads * p.Queries }
+func (p *Problem) queryBytes() int64     { return p.rows() * p.Dim * p.Dtype.Size() }
+func (p *Problem) keyBytes() int64       { return p.Batch * p.KeyHeads * p.Keys * p.Dim * p.Dtype.Size() }
+func (p *Problem) statisticBytes() int64 { return p.rows() * p.statistics().Size() }
 
 // products is the number of floating-point operations of so many products of all queries with all keys, half of them if causal.
-func (p Problem) products(n int64) int64 {
+func (p *Problem) products(n int64) int64 {
 	if p.Causal {
 		return n * p.rows() * p.Keys * p.Dim
 	}
@@ -59,7 +59,7 @@ func (p Problem) products(n int64) int64 {
 }
 
 // check returns an error unless kernels compute the problem.
-func (p Problem) check(dev kernels.Device) error {
+func (p *Problem) check(dev kernels.Device) error {
 	const most = 1 << 30
 	kinds := []kernels.Dtype{kernels.Float32, kernels.Float64, expr.BF16, expr.F16}
 	sizes := []int64{p.Batch, p.Heads, p.KeyHeads, p.Queries, p.Keys, p.Dim}
@@ -88,7 +88,7 @@ func (p Problem) check(dev kernels.Device) error {
 }
 
 // tile returns the rows and columns of a tile of results of the portable kernels.
-func (p Problem) tile() (rows, cols int64) {
+func (p *Problem) tile() (rows, cols int64) {
 	if p.Dtype == kernels.Float64 {
 		return 32, 64
 	}
@@ -96,13 +96,13 @@ func (p Problem) tile() (rows, cols int64) {
 }
 
 // tiles returns the number of tiles of the portable kernels that cover rows.
-func (p Problem) tiles(rows int64) int64 {
+func (p *Problem) tiles(rows int64) int64 {
 	r, c := p.tile()
 	return kernels.CeilDiv(rows, r) * kernels.CeilDiv(p.Dim, c)
 }
 
 // stored returns the argument Stored of the portable kernels.
-func (p Problem) stored() int64 {
+func (p *Problem) stored() int64 {
 	return int64(slices.Index([]kernels.Dtype{p.statistics(), expr.BF16, expr.F16}, p.Dtype))
 }
 
@@ -110,15 +110,15 @@ func (p Problem) stored() int64 {
 type Strides struct{ Batch, Head, Row int64 }
 
 // strides returns those of a dense operand with that many heads and rows.
-func (p Problem) strides(heads, rows int64) Strides {
+func (p *Problem) strides(heads, rows int64) Strides {
 	if p.RowsFirst {
 		return Strides{heads * rows * p.Dim, p.Dim, heads * p.Dim}
 	}
 	return Strides{heads * rows * p.Dim, rows * p.Dim, p.Dim}
 }
 
-func (p Problem) queryStrides() Strides { return p.strides(p.Heads, p.unseen+p.Queries) }
-func (p Problem) keyStrides() Strides   { return p.strides(p.KeyHeads, p.Keys) }
+func (p *Problem) queryStrides() Strides { return p.strides(p.Heads, p.unseen+p.Queries) }
+func (p *Problem) keyStrides() Strides   { return p.strides(p.KeyHeads, p.Keys) }
 
 // operand is an operand of a kernel.
 type operand struct {
@@ -127,7 +127,7 @@ type operand struct {
 }
 
 // inputs returns q, k and v, the first inputs of all plans.
-func (p Problem) inputs() [3]operand {
+func (p *Problem) inputs() [3]operand {
 	in := [3]operand{{kernels.In(0), p.queryStrides()}, {kernels.In(1), p.keyStrides()}, {kernels.In(2), p.keyStrides()}}
 	for i, s := range p.In {
 		if s != (Strides{}) {
@@ -139,7 +139,7 @@ func (p Problem) inputs() [3]operand {
 }
 
 // inputBytes returns the bytes of q, k and v from their first element to their last one.
-func (p Problem) inputBytes() []int64 {
+func (p *Problem) inputBytes() []int64 {
 	var list []int64
 	for i, in := range p.inputs() {
 		heads, rows := p.KeyHeads, p.Keys
@@ -196,7 +196,7 @@ type problemArgs struct {
 }
 
 // args returns the arguments; counts, if there are, are that input.
-func (p Problem) args(counts kernels.Operand) problemArgs {
+func (p *Problem) args(counts kernels.Operand) problemArgs {
 	a := problemArgs{Batches: p.Batch, Heads: p.Heads, Group: p.Heads / p.KeyHeads, Queries: p.Queries, Keys: p.Keys, Dim: p.Dim, Scale: float32(p.Scale), Causal: p.Causal, Counts: kernels.In(0)}
 	if p.Dtype == kernels.Float64 {
 		a.Scale = p.Scale
@@ -208,7 +208,7 @@ func (p Problem) args(counts kernels.Operand) problemArgs {
 }
 
 // plan returns a plan without launches for inputs of given sizes, then the counts, and outputs of given sizes, those that are not 0. at has where in the output each is.
-func (p Problem) plan(name string, flops int64, inputs, outputs []int64) (plan *kernels.Plan, at []kernels.Ref) {
+func (p *Problem) plan(name string, flops int64, inputs, outputs []int64) (plan *kernels.Plan, at []kernels.Ref) {
 	plan = &kernels.Plan{Op: fmt.Sprintf("%s_%v(%d x %d/%d x %d/%d x %d)", name, p.Dtype, p.Batch, p.Heads, p.KeyHeads, p.Queries, p.Keys, p.Dim), Inputs: inputs, Flops: flops}
 	if n := p.Counts.Elements; n > 0 {
 		plan.Inputs = append(plan.Inputs, n*p.Counts.Dtype.Size())
@@ -253,7 +253,7 @@ func portableBody[A any](dt kernels.Dtype, f func(kernels.Call, kernels.Dtype, A
 }
 
 // launch launches a block for each tile of rows of heads: a kernel of tensor cores or a portable one.
-func launch[A any](p Problem, plan *kernels.Plan, dev kernels.Device, mma mmaKernels, other [2]*kernels.Kernel, heads, rows int64, args A) {
+func launch[A any](p *Problem, plan *kernels.Plan, dev kernels.Device, mma mmaKernels, other [2]*kernels.Kernel, heads, rows int64, args A) {
 	if p.byMMA(dev) {
 		launchMMA(p, plan, mma, heads, rows, args)
 		return
@@ -262,7 +262,7 @@ func launch[A any](p Problem, plan *kernels.Plan, dev kernels.Device, mma mmaKer
 }
 
 // launchMMA launches a block of a kernel of tensor cores for each tile.
-func launchMMA[A any](p Problem, plan *kernels.Plan, mma mmaKernels, heads, rows int64, args A) {
+func launchMMA[A any](p *Problem, plan *kernels.Plan, mma mmaKernels, heads, rows int64, args A) {
 	if p.kind() == "tf32" {
 		plan.Precision = kernels.TF32
 	}
@@ -270,7 +270,7 @@ func launchMMA[A any](p Problem, plan *kernels.Plan, mma mmaKernels, heads, rows
 }
 
 // launchPortable launches blocks of a portable kernel.
-func launchPortable[A any](p Problem, plan *kernels.Plan, by [2]*kernels.Kernel, blocks int64, args A) {
+func launchPortable[A any](p *Problem, plan *kernels.Plan, by [2]*kernels.Kernel, blocks int64, args A) {
 	plan.Launch(by[p.statistics()], int(blocks), portableThreads, stored[A]{args, p.stored()})
 }
 
@@ -292,14 +292,14 @@ func count(wanted ...bool) (n int) {
 }
 
 // stores returns the problem with elements of 16 bits; ok is false unless they are of float32.
-func (p Problem) stores(d kernels.Dtype) (half Problem, ok bool) {
-	half, ok = p, p.Dtype == kernels.Float32
+func (p *Problem) stores(d kernels.Dtype) (half Problem, ok bool) {
+	half, ok = *p, p.Dtype == kernels.Float32
 	half.Dtype, half.Round = d, kernels.FullPrecision
 	return half, ok
 }
 
 // inputsStored returns which inputs have the type of a problem: those with true, and not the counts, if there are.
-func (p Problem) inputsStored(is ...bool) []bool {
+func (p *Problem) inputsStored(is ...bool) []bool {
 	if p.Counts.Elements > 0 {
 		is = append(is, false)
 	}

@@ -28,10 +28,10 @@ func (f Forward) Updating(keys, values, count, positions int64, dev kernels.Devi
 }
 
 // cacheRow returns the elements of a row of the cache.
-func (f Forward) cacheRow() int64 { return 2 * f.KeyHeads * f.Dim }
+func (f *Forward) cacheRow() int64 { return 2 * f.KeyHeads * f.Dim }
 
 // offsets returns where keys and values begin in a row of the cache.
-func (u Updated) offsets() (keys, values int64) {
+func (u *Updated) offsets() (keys, values int64) {
 	half := u.Attention.cacheRow() / 2
 	if u.ValuesFirst {
 		return half, 0

@@ -149,6 +149,7 @@ var _ = register(Spec{
 		attentionCase(attentionSizes{b: 1, h: 1, hkv: 1, tq: 1, tk: 1, d: 1}),
 		attentionCase(attentionSizes{b: 1, h: 1, hkv: 1, tq: 3, tk: 5, d: 4}),
 		attentionCase(attentionSizes{b: 32, h: 32, hkv: 16, tq: 2, tk: 3, d: 5, causal: true}),
+		attentionCase(attentionSizes{b: 16, h: 32, hkv: 16, tq: 24, tk: 3, d: 5}),
 		attentionCase(attentionSizes{b: 1, h: 2, hkv: 1, tq: 3, tk: 100, d: 37}),
 		attentionCase(attentionSizes{b: 2, h: 4, hkv: 2, tq: 5, tk: 7, d: 3, causal: true, rowsFirst: true}),
 		attentionCase(attentionSizes{b: 1, h: 2, hkv: 1, tq: 70, tk: 66, d: 65, causal: true}),

@@ -174,8 +174,12 @@ func ofHalves(t *testing.T) (plans []*kernels.Plan) {
 			}
 			many := attention.Problem{Dtype: dt, Batch: 2, Heads: 4, KeyHeads: 2, Queries: 2000, Keys: 200, Dim: 64, Scale: 0.125}
 			plans = append(plans, plan(attention.Forward{Problem: many, Out: true}.Plan(dev)))
+			odd := many
+			odd.Dim = 63
+			sections := odd
+			sections.Queries, sections.Keys = 100, 4000
 			many.Causal, many.Queries = true, 4000
-			plans = append(plans, plan(attention.Forward{Problem: many, Out: true}.Plan(dev)))
+			plans = append(plans, plan(attention.Forward{Problem: many, Out: true}.Plan(dev)), plan(attention.Forward{Problem: odd, Out: true}.Plan(dev)), plan(attention.Forward{Problem: sections, Out: true}.Plan(dev)))
 			for _, keys := range []int64{2000, 8000} { // of one query
 				for _, dim := range []int64{64, 63} {
 					p := attention.Problem{Dtype: dt, Batch: 1, Heads: 4, KeyHeads: 2, Queries: 1, Keys: keys, Dim: dim, Scale: 0.125}
