@@ -200,7 +200,7 @@ func TestProductsOfPlanes(t *testing.T) {
 			t.Skip("the host does not split operands")
 		}
 		r := testutil.Random(t)
-		p := newProducts(t, r, false, 900+r.IntN(9), 800+r.IntN(9), 800+r.IntN(9))
+		p := newProducts(t, r, false, 1400+r.IntN(9), 1300+r.IntN(9), 1300+r.IntN(9))
 		vm := machine(t, p.g, on, Keep(p.y, p.last))
 		testutil.Do(t, vm.RunAll())
 		checkProduct(t, "x w + b", FullPrecision, p.y.Value(), p.x.Value(), p.w.Value(), p.b.Value(), false)
