@@ -29,7 +29,7 @@ type GradScaler struct {
 // The loss and all gradients that a run hands over are not scaled. Under [StepEvery] the sum of the gradients is scaled, by one scale, and a step is skipped
 // if the sum is NaN or infinite. On several ranks the gradients are reduced before, so all ranks decide alike.
 //
-// A run that finds such a gradient is no error of [Watch]. After 100 skipped steps in a row a run that copies its results returns an error.
+// Derivatives are not watched by [Watch]: NaN or infinity in one that a learnable needs skips the step. After 100 skipped steps in a row a run that copies its results returns an error.
 // [VM.LossScale] returns the scale, which is part of the [Snapshot].
 //
 // The gradients must be those that [gorgonia.Grad] makes of one or more losses. The solver must be one of Gorgonia's, except BarzilaiBorweinSolver.

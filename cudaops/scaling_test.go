@@ -204,6 +204,29 @@ func TestSkippedSteps(t *testing.T) {
 	})
 }
 
+// A derivative that no learnable needs may overflow: the step is made, and Watch finds nothing.
+func TestDerivativeOfInputOverflows(t *testing.T) {
+	onBackends(t, func(t *testing.T, on Option) {
+		node, r := testutil.Get[*G.Node](t), testutil.Random(t)
+		g := G.NewGraph()
+		x, w := G.NewMatrix(g, tensor.Float32, G.WithName("x"), G.WithShape(5, 8)), G.NewMatrix(g, tensor.Float32, G.WithName("w"), G.WithShape(8, 3))
+		loss := node(G.Mean(node(G.Square(node(G.Mul(x, w))))))
+		testutil.Get[G.Nodes](t)(G.Grad(loss, w))
+		for n, size := range map[*G.Node]float32{x: 1e-25, w: 1e25} {
+			v := draw(r, tensor.Float32, n.Shape()...)
+			for i := range v.Float32s() {
+				v.Float32s()[i] *= size
+			}
+			testutil.Do(t, G.Let(n, v))
+		}
+		vm := machine(t, g, on, Train(G.NewAdamSolver(G.WithLearnRate(1e24)), w), LossScaling(GradScaler{Scale: 1 << 62}), Watch(NaN|Inf))
+		testutil.Do(t, vm.RunAll())
+		if s := testutil.Get[*Snapshot](t)(vm.Snapshot()); s.Scale.Steps != 1 {
+			t.Errorf("got %+v after one run, want one step", *s.Scale)
+		}
+	})
+}
+
 // lossOf draws a loss of a vector, in which a constant 1 has several parts.
 func lossOf(t *rapid.T, g *G.ExprGraph, w *G.Node) *G.Node {
 	one := func() *G.Node { return G.NewConstant(float32(1)) }

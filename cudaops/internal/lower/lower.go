@@ -201,10 +201,10 @@ func (l *lowerer) wanted(option string, nodes []*gorgonia.Node) error {
 	return nil
 }
 
-// watch makes all computed values outputs.
+// watch makes all computed values outputs, except multiples of the scale: one that no learnable needs may overflow in a step that is made.
 func (l *lowerer) watch() {
 	for _, n := range l.graph.Nodes {
-		if n.Value != nil && !isLeaf(n.Node) {
+		if n.Value != nil && !isLeaf(n.Node) && l.degree[n.Node] != linear {
 			l.graph.Watched = append(l.graph.Watched, Watched{l.output(n.Value), n.Node})
 		}
 	}

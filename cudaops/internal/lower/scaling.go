@@ -168,9 +168,6 @@ func (l *lowerer) unscaleOutputs() {
 	for _, o := range l.graph.Outputs {
 		unscale(o.Index, o.Node)
 	}
-	for _, w := range l.graph.Watched {
-		unscale(w.Index, w.Node)
-	}
 }
 
 // scale emits the scaler.
