@@ -165,13 +165,13 @@ func (p *Problem) splitParts(dev kernels.Device) (parts int64, joined bool) {
 		clusters = 1
 	}
 	parts = max(clusters, 1) * splitCluster
-	if (p.spreads() || !dev.HasClusters()) && (tiles >= s.wholeTiles*int64(dev.SMs) || p.Keys <= s.wholeKeys || dev.HasClusters() && p.spreadCost(dev, 1) <= p.spreadCost(dev, parts)) {
+	if (p.spreads() || p.Queries > 1 && p.Dtype.Size() == 2 || !dev.HasClusters()) && (tiles >= s.wholeTiles*int64(dev.SMs) || p.Keys <= s.wholeKeys || dev.HasClusters() && p.spreadCost(dev, 1) <= p.spreadCost(dev, parts)) {
 		return 1, false
 	}
 	return parts, dev.HasClusters()
 }
 
-// spreadCost predicts the time of tiles of spread rows, of a number of blocks each, in us on an H200. A block loads 4 keys for each group of lanes in a step, and an SM has one block at a time.
+// spreadCost predicts the time of tiles of a number of blocks each, in us on an H200. A block loads 4 keys for each group of lanes in a step, and an SM has one block at a time.
 //
 // BF16, H200, us                    a block   a cluster
 // 48 heads, 14 x 2651 of 3             28.1       100.7
@@ -184,6 +184,9 @@ func (p *Problem) splitParts(dev kernels.Device) (parts int64, joined bool) {
 // 3 heads, 2 x 2264 of 4               12.0        16.2, and a launch
 // 16 heads, 2 x 439 of 95              23.5        14.4
 // 48 heads, 15 x 170 of 38             21.2        96.8
+// 31 heads, 4 x 45 of 32               10.6        20.5
+// 33 heads, 3 x 506 of 8                9.1        20.1
+// 16 heads, 3 x 48 of 104               8.6        13.2
 func (p *Problem) spreadCost(dev kernels.Device, parts int64) float64 {
 	const (
 		launch, cluster, merge = 3.2, 2.2, 7.9 // of clusters, and of another launch that merges their results
