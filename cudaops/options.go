@@ -137,7 +137,7 @@ func Precompiled(program, locations any) Option {
 
 // Watch ends a run with the error *[NotFinite] if an op returns a number of these classes, such as NaN | Inf, or if a step
 // of [Train] makes one in a learnable. The VM, its learnables and the solver's moments then have the values from before
-// the run. Every run copies the values of all nodes and the training state to the host.
+// the run. Every run copies the values of all nodes and the training state to the host. [LossScaling] looks at derivatives in place of Watch.
 //
 // Watch changes no bit of the results: a training that diverged without it can be repeated with it from the last
 // checkpoint.

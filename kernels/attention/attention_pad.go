@@ -60,11 +60,11 @@ type joinArgs struct {
 // 8 heads, 32 x 1619 of 240, no copies     73.5  tensor      33.0
 // gradients, 7 heads, 208 x 396 of 51     179.4              32.0           38.9
 var padPolicy = struct {
-	launch, tensor float64 // of the launches of padded rows, and of one launch
+	launch, tensor float64 // the launches of padded rows, and the launch of rows as they are
 	bytes          float64 // copied in a us
-	tile, step     float64 // of the kernels of up to 128 elements: a tile, and 128 keys of it
-	wide           float64 // of those of more: 32 keys of a tile of 64 queries, of two on an SM
-	join, section  float64 // of results of sections, and of each
+	tile, step     float64 // rows of up to 128 elements: a tile, and 128 keys of it
+	wide           float64 // longer rows: 32 keys of a tile of 64 queries, while an SM computes two
+	join, section  float64 // joining results, and each section
 	minGain        float64 // how many times as fast sections must be where rows are whole pieces
 	maxSections    int64
 }{7.6, 5, 2.7e6, 1.4, 1.3, 1.5, 2.7, 0.3, 1.2, 32}
@@ -84,13 +84,13 @@ func (f *Forward) pads(dev kernels.Device) bool {
 	if !f.canPad(dev) {
 		return false
 	}
-	sections := f.sections(dev)
-	switch cost := minPadGain * f.paddedCost(dev, sections); {
+	sections, us := f.sections(dev)
+	switch cost := minPadGain * us; {
 	case f.rowsInPieces():
 		return sections > 1 && !f.splits(dev) && padPolicy.minGain*cost < padPolicy.tensor+f.tensorCost(dev)
 	case f.splits(dev):
 		parts, _ := f.splitParts(dev)
-		return f.Queries > 1 && cost < f.spreadCost(dev, parts)
+		return f.Queries > 1 && cost < f.splitCost(dev, parts)
 	case f.seesFew(dev):
 		return cost < f.fewCost(dev)
 	}
@@ -111,15 +111,18 @@ func (f *Forward) canSection() bool {
 	return f.Out && f.Counts.Elements == 0
 }
 
-// sections returns the number of sections of keys that is the fastest by prediction.
-func (f *Forward) sections(dev kernels.Device) int64 {
-	best := int64(1)
-	for n := int64(2); f.canSection() && n <= min(padPolicy.maxSections, kernels.CeilDiv(f.Keys, hopperTile)); n++ {
-		if f.paddedCost(dev, n) < f.paddedCost(dev, best) {
-			best = n
+// sections returns the number of sections of keys that is the fastest by prediction, and the time with it.
+func (f *Forward) sections(dev kernels.Device) (best int64, us float64) {
+	best, us = 1, f.paddedCost(dev, 1)
+	if !f.canSection() {
+		return best, us
+	}
+	for n := int64(2); n <= min(padPolicy.maxSections, kernels.CeilDiv(f.Keys, hopperTile)); n++ {
+		if cost := f.paddedCost(dev, n); cost < us {
+			best, us = n, cost
 		}
 	}
-	return best
+	return best, us
 }
 
 // paddedCost predicts the time of attention of padded rows with keys in so many sections.
@@ -137,7 +140,7 @@ func (f *Forward) paddedCost(dev kernels.Device, sections int64) float64 {
 // tensorCost predicts the time of attention on tensor cores, without a launch.
 func (p *Problem) tensorCost(dev kernels.Device) float64 {
 	s, heads, keys := padPolicy, p.Batch*p.Heads, p.Keys
-	if p.Causal { // what a query sees, about
+	if p.Causal { // the keys that a query sees on average, roughly
 		keys = max(p.Keys-p.Queries/2, p.Keys/2, 1)
 	}
 	if p.Dim > 128 {
@@ -193,7 +196,7 @@ func (p *Problem) pad(plan *kernels.Plan, wide *Problem, queries int, from ...op
 	return to, args.Counts
 }
 
-// join launches what copies padded results of so many heads and rows, or joins those of sections, to an operand.
+// join launches attention_join, which copies padded results to an operand of heads and rows, or adds up those of sections.
 func (p *Problem) join(plan *kernels.Plan, a joinArgs, heads, rows int64) {
 	a.Heads, a.Queries, a.Rows, a.Dim, a.Width, a.Stored = heads, rows, p.Batch*heads*rows, p.Dim, p.wideDim(), p.stored()
 	plan.Launch(joinKernel, int(kernels.CeilDiv(a.Rows*arith.Pow2(kernels.CeilDiv(p.Dim, padWidth)), padThreads)), padThreads, a)
@@ -201,7 +204,8 @@ func (p *Problem) join(plan *kernels.Plan, a joinArgs, heads, rows int64) {
 
 // launchPadded launches what computes attention of padded rows, in sections of keys if these are faster.
 func (f *Forward) launchPadded(p *kernels.Plan, dev kernels.Device, args *forwardArgs) {
-	wide := Forward{Problem: *f.sectioned(f.sections(dev))}
+	sections, _ := f.sections(dev)
+	wide := Forward{Problem: *f.sectioned(sections)}
 	result := joinArgs{Sections: 1, Out: args.Out, Statistics: args.Statistics, Sectioned: args.Statistics}
 	var counts kernels.Ref
 	args.In, counts = f.pad(p, &wide.Problem, 1, args.In[:]...)

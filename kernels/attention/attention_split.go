@@ -165,13 +165,13 @@ func (p *Problem) splitParts(dev kernels.Device) (parts int64, joined bool) {
 		clusters = 1
 	}
 	parts = max(clusters, 1) * splitCluster
-	if (p.spreads() || p.Queries > 1 && p.Dtype.Size() == 2 || !dev.HasClusters()) && (tiles >= s.wholeTiles*int64(dev.SMs) || p.Keys <= s.wholeKeys || dev.HasClusters() && p.spreadCost(dev, 1) <= p.spreadCost(dev, parts)) {
+	if (p.spreads() || p.Queries > 1 && p.Dtype.Size() == 2 || !dev.HasClusters()) && (tiles >= s.wholeTiles*int64(dev.SMs) || p.Keys <= s.wholeKeys || dev.HasClusters() && p.splitCost(dev, 1) <= p.splitCost(dev, parts)) {
 		return 1, false
 	}
 	return parts, dev.HasClusters()
 }
 
-// spreadCost predicts the time of tiles of a number of blocks each, in us on an H200. A block loads 4 keys for each group of lanes in a step, and an SM has one block at a time.
+// splitCost predicts the time of tiles of a number of blocks each, in us on an H200. A block loads 4 keys for each group of lanes in a step, and an SM has one block at a time.
 //
 // BF16, H200, us                    a block   a cluster
 // 48 heads, 14 x 2651 of 3             28.1       100.7
@@ -187,7 +187,7 @@ func (p *Problem) splitParts(dev kernels.Device) (parts int64, joined bool) {
 // 31 heads, 4 x 45 of 32               10.6        20.5
 // 33 heads, 3 x 506 of 8                9.1        20.1
 // 16 heads, 3 x 48 of 104               8.6        13.2
-func (p *Problem) spreadCost(dev kernels.Device, parts int64) float64 {
+func (p *Problem) splitCost(dev kernels.Device, parts int64) float64 {
 	const (
 		launch, cluster, merge = 3.2, 2.2, 7.9 // of clusters, and of another launch that merges their results
 		step, row              = 3, 0.8        // of a block: a step, and a row of results

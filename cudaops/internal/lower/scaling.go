@@ -156,17 +156,14 @@ func (l *lowerer) scaleAs(d kernels.Dtype) *program.Value {
 // unscaleOutputs makes outputs that are multiples of the scale what they are without it.
 func (l *lowerer) unscaleOutputs() {
 	outputs, done := l.graph.Program.Outputs, map[int]bool{}
-	unscale := func(i int, n *gorgonia.Node) {
-		v := outputs[i]
-		if l.degree[n] != linear || done[i] || !v.Numeric || !v.Dtype.IsFloat() {
-			return
-		}
-		c := l.call(n, v.Type)
-		scale := c.alias(l.scaleAs(v.Dtype), v.Type, program.View{Strides: make([]int64, len(v.Shape))})
-		outputs[i], done[i] = c.apply(expr.Div, v, scale), true
-	}
 	for _, o := range l.graph.Outputs {
-		unscale(o.Index, o.Node)
+		v := outputs[o.Index]
+		if l.degree[o.Node] != linear || done[o.Index] || !v.Numeric || !v.Dtype.IsFloat() {
+			continue
+		}
+		c := l.call(o.Node, v.Type)
+		scale := c.alias(l.scaleAs(v.Dtype), v.Type, program.View{Strides: make([]int64, len(v.Shape))})
+		outputs[o.Index], done[o.Index] = c.apply(expr.Div, v, scale), true
 	}
 }
 
