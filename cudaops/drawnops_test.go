@@ -392,7 +392,10 @@ var ownGrowths = map[string]func(d *drawing) (*G.Node, error){
 // specials puts numbers of special kinds among the elements of a value. None is so large that a product overflows, since kernels round a product
 // and a sum once, the host twice, and none is 0 in TF32.
 func (d *drawing) specials(v *tensor.Dense) {
-	few := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), 1e-310, -1e-40, 1e-20, -3e9, 0.5, -2.5, 80, -104}
+	few := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), 1e-310, -1e-40, 1e-20, 0.5, -2.5, 80, -104}
+	if d.huge {
+		few = append(few, -3e9)
+	}
 	for i := range v.DataSize() {
 		if d.r.IntN(6) == 0 {
 			x := few[d.r.IntN(len(few))]

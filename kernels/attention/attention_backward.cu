@@ -6,6 +6,9 @@
 // queries of all heads that read it, in order. Nothing is added up by atomics. Bound by the FMA units.
 #include "attention.cuh"
 
+// weight is exp(x), at most 1: of huge scores the rounding error of x alone would overflow.
+template <typename T> __device__ __forceinline__ T weight(T x) { return exp(x > 0 ? T(0) : x); }
+
 template <typename T> __device__ __forceinline__ void delta(const void* g, const void* out, Strides s, T* to, int heads, int queries, int dim, int rows, int stored) {
     follow();
     const int row = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -47,7 +50,7 @@ __device__ __forceinline__ void gradient_queries(const void* q, Strides qs, cons
         for (int r = 0; r < R; r++)
 #pragma unroll
             for (int c = 0; c < R; c++)
-                s[r][c] = j0 + B::x() + 16 * c < m.limits[B::y() * R + r] ? exp(s[r][c] * p.scale - from[r]) * (w[r][c] - less[r]) * p.scale : T(0);
+                s[r][c] = j0 + B::x() + 16 * c < m.limits[B::y() * R + r] ? weight(s[r][c] * p.scale - from[r]) * (w[r][c] - less[r]) * p.scale : T(0);
         B::keep(m, s);
         B::accumulate(sum, m, keys, j0, c0, j0 + B::SIDE <= m.ends[0], [&](int row, int column) { return j0 + column < m.limits[row]; });
     }
@@ -82,7 +85,7 @@ __device__ __forceinline__ void gradient_keys(const void* q, Strides qs, const v
 #pragma unroll
                 for (int c = 0; c < R; c++) {
                     const i64 at = ((i64)batch * p.heads + h) * p.queries + min(t0 + B::x() + 16 * c, p.queries - 1);
-                    s[r][c] = seen(B::y() * R + r, B::x() + 16 * c) ? exp(s[r][c] * p.scale - lse[at]) : T(0);
+                    s[r][c] = seen(B::y() * R + r, B::x() + 16 * c) ? weight(s[r][c] * p.scale - lse[at]) : T(0);
                 }
             if (outputs & 2) {
                 B::keep(m, s);

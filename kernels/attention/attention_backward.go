@@ -231,7 +231,7 @@ func (h *host[T]) weigh(s, dp []T, m int64, lse, delta []T, sees func(i int64) i
 		clear(row[len(seen):])
 		clear(ds[len(seen):])
 		for j := range seen {
-			seen[j] = seen[j]*h.scale - lse[i]
+			seen[j] = min(seen[j]*h.scale-lse[i], 0) // of huge scores the rounding error alone would overflow
 		}
 		expr.Exponentials(seen, seen)
 		for j, x := range seen {

@@ -197,7 +197,7 @@ template <int D, bool HALF> struct Keys {
             for (int i = threadIdx.x % 32; i < BM; i += 32) {
                 const bool is = at.t0 + i < p.queries;
                 const i64 row = ((i64)at.batch * p.heads + at.head) * p.queries + at.t0 + i;
-                const float l = is ? statistic(lse[row]) : INFINITY, d = is ? delta[row] : 0;
+                const float l = is ? lse[row] * LOG2E : INFINITY, d = is ? delta[row] : 0;
                 const int limit = is ? p.limit(at.batch, at.t0 + i) : 0;
                 asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + i * 4), "f"(l) : "memory");
                 asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + (BM + i) * 4), "f"(d) : "memory");

@@ -329,7 +329,7 @@ __device__ __forceinline__ void gradient_queries(const Element<KIND>* q, Strides
     for (int r = 0; r < 2; r++) {
         const bool is = row + 8 * r < p.queries;
         const i64 number = ((i64)at.batch * p.heads + at.head) * p.queries + row + 8 * r;
-        l[r] = is ? statistic(lse[number]) : INFINITY, d[r] = is ? delta[number] : 0, limit[r] = is ? p.limit(at.batch, row + 8 * r) : 0;
+        l[r] = is ? lse[number] * LOG2E : INFINITY, d[r] = is ? delta[number] : 0, limit[r] = is ? p.limit(at.batch, row + 8 * r) : 0;
     }
     float sum[D / 2] = {}, s[STEP / 2], x[STEP / 2];
     Tile<64, ROW>::copy(memQ, queries, at.t0);
@@ -407,7 +407,7 @@ __device__ __forceinline__ void gradient_keys(const Element<KIND>* q, Strides qs
         for (int j = 0; j < STEP / LANES; j++) {
             const int query = t0 + j * LANES + lane % LANES;
             const bool is = query < p.queries;
-            l[j] = is ? statistic(lse[first + query]) : INFINITY, d[j] = is ? delta[first + query] : 0, limit[j] = is ? p.limit(at.batch, query) : 0;
+            l[j] = is ? lse[first + query] * LOG2E : INFINITY, d[j] = is ? delta[first + query] : 0, limit[j] = is ? p.limit(at.batch, query) : 0;
         }
         arrived<1>();
         __syncthreads();

@@ -68,19 +68,21 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_join(const u16* 
     float most = -INFINITY, total = 0, sum[WIDTH] = {};
 #pragma unroll 4
     for (int s = 0; s < sections; s++) most = max(most, statistics[(i64)s * rows + row]);
-    if (most == -INFINITY) most = 0;
+    const bool none = most == -INFINITY;
+    if (none) most = 0;
 #pragma unroll 2
     for (int s = 0; s < sections; s++) {
         const i64 at = (i64)s * rows + row;
         const float weight = __expf(statistics[at] - most);
+        if (statistics[at] == -INFINITY && !none) continue; // its result is NaN if all its scores are -Inf
         total += weight;
 #pragma unroll
         for (int e = 0; e < WIDTH; e++)
             if (const int c = lane + (e << lanes); c < dim) sum[e] += weight * x.read(at * width + c);
     }
-    const float factor = total == 0 ? 0 : 1 / total;
+    const float factor = none ? 1 : 1 / total; // of results that are 0 or NaN
 #pragma unroll
     for (int e = 0; e < WIDTH; e++)
-        if (const int c = lane + (e << lanes); c < dim) to.write(place + c, total == 0 ? 0 : sum[e] * factor);
+        if (const int c = lane + (e << lanes); c < dim) to.write(place + c, sum[e] * factor);
     if (outputs & 2 && lane == 0) lse[row] = most + log(total);
 }

@@ -1,6 +1,9 @@
 package attention
 
 import (
+	"math"
+	"slices"
+
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/internal/arith"
@@ -271,18 +274,22 @@ func joinSections(c kernels.Call) {
 	h := &host[float32]{Call: c, dtype: []kernels.Dtype{kernels.Float32, expr.BF16, expr.F16}[a.Stored], problemArgs: problemArgs{Dim: a.Dim}}
 	w := &work[float32]{dim: a.Dim}
 	for row := range a.Rows {
-		all, limit := newPartial[float32](a.Dim), int64(0)
-		for at := row; at < a.Sections*a.Rows; at += a.Rows {
-			one := partial[float32]{0, 1, w.load(0, h.rows(operand{a.From, Strides{Row: a.Width}}, 0, 0, at, 1))}
+		all, tops := newPartial[float32](a.Dim), make([]float32, a.Sections)
+		for s := range tops {
 			if a.Sections > 1 {
-				one.top = kernels.Slice[float32](c, a.Sectioned)[at]
+				tops[s] = kernels.Slice[float32](c, a.Sectioned)[int64(s)*a.Rows+row]
 			}
-			all.merge(one)
 		}
-		if all.total != 0 { // or NaN
-			limit = 1
+		none := slices.Max(tops) == all.top // the result is 0, or NaN if scores are all -Inf
+		for s, top := range tops {
+			if none || !math.IsInf(float64(top), -1) {
+				all.merge(partial[float32]{top, 1, w.load(0, h.rows(operand{a.From, Strides{Row: a.Width}}, 0, 0, int64(s)*a.Rows+row, 1))})
+			}
+		}
+		if none {
+			all.total = 1
 		}
 		head := row / a.Queries
-		h.finish(forwardArgs{Out: a.Out, Statistics: a.Statistics, Outputs: a.Outputs | 1, problemArgs: problemArgs{Heads: a.Heads, Queries: a.Queries}}, head/a.Heads, head%a.Heads, row%a.Queries, limit, all)
+		h.finish(forwardArgs{Out: a.Out, Statistics: a.Statistics, Outputs: a.Outputs | 1, problemArgs: problemArgs{Heads: a.Heads, Queries: a.Queries}}, head/a.Heads, head%a.Heads, row%a.Queries, 1, all)
 	}
 }

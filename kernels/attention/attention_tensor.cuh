@@ -94,11 +94,12 @@ template <bool EXACT = false, int N> __device__ __forceinline__ bool weigh(float
     return grow[0] || grow[1];
 }
 
-// weight is exp2(scale s - lse).
-__device__ __forceinline__ float weight(float s, float scale, float lse) { return exp2_fast(fmaf(s, scale, -lse)); }
-
-// statistic is that of a query in powers of 2: of one without keys infinite, so that weights are 0.
-__device__ __forceinline__ float statistic(float lse) { return lse == -INFINITY ? INFINITY : lse * LOG2E; }
+// weight is exp2(scale s - lse), at most 1: of huge scores the rounding error of the difference alone would overflow.
+__device__ __forceinline__ float weight(float s, float scale, float lse) {
+    float x;
+    asm("min.NaN.f32 %0, %1, 0f00000000;" : "=f"(x) : "f"(fmaf(s, scale, -lse)));
+    return exp2_fast(x);
+}
 
 // store_rows writes a warp's 16 rows of D elements, of which the thread has rows lane / 4 and 8 beyond, times a factor each, 0 if the factor is: sums of a row without keys may be NaN. They go through 16 * D * 2 bytes of shared memory, 16-byte
 // pieces of a row exchanged, so that global memory gets whole lines. (As an assignment, a store of 16 bytes becomes four of 4.)

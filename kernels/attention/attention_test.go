@@ -142,6 +142,23 @@ func (a *attended) draw(r *rand.Rand) {
 	}
 }
 
+// mask makes the scores of the first or the last three quarters of the keys -Inf, by the first element of rows.
+func (a *attended) mask(r *rand.Rand) {
+	a.q, a.k = slices.Clone(a.q), slices.Clone(a.k)
+	for row := range slices.Chunk(a.q, int(a.Dim)) {
+		row[0] = math.Copysign(1, a.Scale)
+	}
+	first := a.Keys / 4 * r.Int64N(2)
+	for j := first; j < a.Keys-a.Keys/4+first; j++ {
+		for b := range a.Batch {
+			for h := range a.KeyHeads {
+				a.k[a.row(b, h, j, a.KeyHeads, a.Keys)] = math.Inf(-1)
+			}
+		}
+	}
+	a.compute()
+}
+
 // sideBySide returns values of q, k and v in one operand, (Batch, Queries, Heads + 2 KeyHeads, Dim), as many queries as keys, and the strides of its parts.
 func (a *attended) sideBySide(q, k, v []float64) (all []float64, in [3]attention.Strides) {
 	heads := a.Heads + 2*a.KeyHeads
@@ -718,6 +735,59 @@ func TestGradientsOfUnseen(t *testing.T) {
 	}
 }
 
+// Weights in gradients are at most 1, however wrong the statistics are: those of huge scores have rounding errors that would overflow. They are NaN where a score is, or where all of a row
+// are -Inf.
+func TestGreatestWeights(t *testing.T) {
+	seeds, draws := testutil.Random(t), 6
+	if testing.Short() || tested(t)[0].Memory == 0 {
+		draws = 3
+	}
+	for _, of := range []kind{f32, tf32, f64, bf16, f16} {
+		for i := range draws {
+			seed := seeds.Uint64()
+			r := rand.New(rand.NewPCG(seed, 0))
+			a := drawProblem(r, of, false, i)
+			a.Causal = false
+			a.draw(r)
+			a.Counts, a.counts = attention.Counts{}, nil
+			clear(a.q) // weights are all 1 / Keys
+			for row := range slices.Chunk(a.k, int(a.Dim)) {
+				row[0] = 1
+			}
+			a.compute()
+			var sizes [3][]float64
+			for k, x := range [][]float64{a.dq, a.dk, a.dv} {
+				sizes[k] = slices.Repeat([]float64{float64(a.Keys) * a.gradientSizes[k]}, len(x))
+			}
+			out, lse := bytesOfType(a.Dtype, a.out), slices.Repeat([]float64{-200}, len(a.lse))
+			switch i % 3 {
+			case 1:
+				a.q[r.IntN(len(a.q))] = math.NaN()
+				a.compute()
+			case 2: // scores of a row that are all -Inf, and so is their statistic
+				at := a.row(a.Batch-1, a.Heads-1, a.Queries-1, a.Heads, a.Queries)
+				a.q[at], lse[len(lse)-1] = math.Copysign(math.Inf(1), -a.Scale), math.Inf(-1)
+				a.compute()
+			}
+			for _, x := range [][]float64{a.dq, a.dv} { // weights that are all 1
+				for k := range x {
+					x[k] *= float64(a.Keys)
+				}
+			}
+			in := [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v), bytesOfType(a.statistics(), lse), out, bytesOfType(a.Dtype, a.grad)}
+			tolerance := 40 * of.epsilon
+			if a.rounds() {
+				tolerance = 4 * of.epsilon
+			}
+			for _, dev := range append(tested(t), kernels.HostDevice()) {
+				if err := a.check(dev, attention.Backward{Problem: a.Problem, Q: true, K: true, V: true}, in, []kernels.Dtype{a.Dtype, a.Dtype, a.Dtype}, [][]float64{a.dq, a.dk, a.dv}, sizes[:], tolerance); err != nil {
+					t.Errorf("seed %d, draw %d on %s: %+v: %v", seed, i, dev.Name, a.Problem, err)
+				}
+			}
+		}
+	}
+}
+
 // A row without keys is 0, whatever keys and values hold, in tiles without keys and in others.
 func TestRowsWithoutKeys(t *testing.T) {
 	seeds := testutil.Random(t)
@@ -818,6 +888,8 @@ func TestQueriesWithoutKeys(t *testing.T) {
 }
 
 // Attention of 16-bit rows that are not whole pieces of 16 bytes, and its gradients, are as defined where kernels of tensor cores compute them in padded rows, and keys are in sections.
+//
+// Then the scores of most keys are -Inf, for some queries of all that they see.
 func TestPaddedRows(t *testing.T) {
 	defer attention.PadGain(0)()
 	defer attention.AllUnseen()()
@@ -846,9 +918,15 @@ func TestPaddedRows(t *testing.T) {
 				a.Counts, a.counts = attention.Counts{}, nil
 			}
 			a.compute()
+			masked := *a
+			masked.mask(r)
 			for _, dev := range tested(t) {
 				if err := a.checkAll(dev, of.epsilon); err != nil {
 					t.Errorf("seed %d, %v on %s: %+v: %v", seed, of, dev.Name, a.Problem, err)
+				}
+				in := [][]byte{bytesOfType(a.Dtype, masked.q), bytesOfType(a.Dtype, masked.k), bytesOfType(a.Dtype, a.v)}
+				if err := masked.check(dev, attention.Forward{Problem: a.Problem, Out: true}, in, []kernels.Dtype{a.Dtype}, [][]float64{masked.out}, [][]float64{masked.sizes}, 4*of.epsilon); err != nil {
+					t.Errorf("seed %d, masked, %v on %s: %+v: %v", seed, of, dev.Name, a.Problem, err)
 				}
 				for _, planner := range []kernels.Planner{attention.Forward{Problem: a.Problem, Out: true}, attention.Backward{Problem: a.Problem, Q: true, K: true, V: true}} {
 					for _, l := range testutil.Get[*kernels.Plan](t)(planner.Plan(dev)).Launches {

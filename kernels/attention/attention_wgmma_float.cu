@@ -308,7 +308,7 @@ __device__ __forceinline__ void slab_gradient_queries(const float* q, Strides qs
     for (int r = 0; r < 2; r++) {
         const bool is = row + 8 * r < p.queries;
         const i64 number = ((i64)at.batch * p.heads + at.head) * p.queries + row + 8 * r;
-        l[r] = is ? statistic(lse[number]) : INFINITY, d[r] = is ? delta[number] : 0, limit[r] = is ? p.limit(at.batch, row + 8 * r) : 0;
+        l[r] = is ? lse[number] * LOG2E : INFINITY, d[r] = is ? delta[number] : 0, limit[r] = is ? p.limit(at.batch, row + 8 * r) : 0;
     }
     float sum[32] = {}, s[32], x[32];
     copy_own<GROUPS>(memQ, queries, at.t0);
@@ -403,7 +403,7 @@ __device__ __forceinline__ void slab_gradient_keys(const float* q, Strides qs, c
         for (int j = 0; j < 2; j++) {
             const int query = t0 + j * 32 + lane;
             const bool is = query < p.queries;
-            l[j] = is ? statistic(lse[first + query]) : INFINITY, d[j] = is ? delta[first + query] : 0, limit[j] = is ? p.limit(at.batch, query) : 0;
+            l[j] = is ? lse[first + query] * LOG2E : INFINITY, d[j] = is ? delta[first + query] : 0, limit[j] = is ? p.limit(at.batch, query) : 0;
         }
         Sums<KIND> sums;
         Fragments<KIND, GROUPS> own; // (kept across steps in TF32, ptxas 12.9 overwrites them)
