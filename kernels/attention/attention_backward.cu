@@ -3,7 +3,7 @@
 //	ds = p (g . v - delta) scale, dq = Σ_j ds k[j], dk = Σ_i ds q[i], dv = Σ_i p g[i]
 //
 // attention_delta: a warp for each query. attention_dq: a block for SIDE queries of a head, through the keys. attention_dkv: a block for SIDE keys of a key head, through the
-// queries of all heads that read it, in order. Nothing is added up by atomics. Bound by the FMA units.
+// queries of all heads that read it, in order. Pairs of a query and a key that it does not see have numbers, which are added to nothing. Nothing is added up by atomics. Bound by the FMA units.
 #include "attention.cuh"
 
 // weight is exp(x), at most 1: of huge scores the rounding error of x alone would overflow.
@@ -50,7 +50,7 @@ __device__ __forceinline__ void gradient_queries(const void* q, Strides qs, cons
         for (int r = 0; r < R; r++)
 #pragma unroll
             for (int c = 0; c < R; c++)
-                s[r][c] = j0 + B::x() + 16 * c < m.limits[B::y() * R + r] ? weight(s[r][c] * p.scale - from[r]) * (w[r][c] - less[r]) * p.scale : T(0);
+                s[r][c] = weight(s[r][c] * p.scale - from[r]) * (w[r][c] - less[r]) * p.scale;
         B::keep(m, s);
         B::accumulate(sum, m, keys, j0, c0, j0 + B::SIDE <= m.ends[0], [&](int row, int column) { return j0 + column < m.limits[row]; });
     }
@@ -85,7 +85,7 @@ __device__ __forceinline__ void gradient_keys(const void* q, Strides qs, const v
 #pragma unroll
                 for (int c = 0; c < R; c++) {
                     const i64 at = ((i64)batch * p.heads + h) * p.queries + min(t0 + B::x() + 16 * c, p.queries - 1);
-                    s[r][c] = seen(B::y() * R + r, B::x() + 16 * c) ? weight(s[r][c] * p.scale - lse[at]) : T(0);
+                    s[r][c] = weight(s[r][c] * p.scale - lse[at]);
                 }
             if (outputs & 2) {
                 B::keep(m, s);
@@ -98,7 +98,7 @@ __device__ __forceinline__ void gradient_keys(const void* q, Strides qs, const v
 #pragma unroll
                     for (int c = 0; c < R; c++) {
                         const i64 at = ((i64)batch * p.heads + h) * p.queries + min(t0 + B::x() + 16 * c, p.queries - 1);
-                        s[r][c] = seen(B::y() * R + r, B::x() + 16 * c) ? s[r][c] * (w[r][c] - delta[at]) * p.scale : T(0);
+                        s[r][c] *= (w[r][c] - delta[at]) * p.scale;
                     }
                 B::keep(m, s);
                 B::accumulate(sumK, m, queries, t0, c0, whole, seen);

@@ -74,11 +74,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_join(const u16* 
     for (int s = 0; s < sections; s++) {
         const i64 at = (i64)s * rows + row;
         const float weight = __expf(statistics[at] - most);
-        if (statistics[at] == -INFINITY && !none) continue; // its result is NaN if all its scores are -Inf
         total += weight;
+        const int end = none || statistics[at] > -INFINITY ? dim : 0; // a result is NaN if all its scores are -Inf
 #pragma unroll
         for (int e = 0; e < WIDTH; e++)
-            if (const int c = lane + (e << lanes); c < dim) sum[e] += weight * x.read(at * width + c);
+            if (const int c = lane + (e << lanes); c < end) sum[e] += weight * x.read(at * width + c);
     }
     const float factor = none ? 1 : 1 / total; // of results that are 0 or NaN
 #pragma unroll

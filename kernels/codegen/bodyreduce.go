@@ -56,24 +56,41 @@ func reduceBlock[A float64 | int64, T kernels.Element](pieces []A, op expr.Op, i
 	if len(pieces) == 0 {
 		pieces = append(pieces, slices.Repeat([]A{identity}, int(rows))...)
 	}
+	if op == expr.RowSum { // the block's own sums first: one sum after the other, of a long axis, rounds too often
+		pieces = append(pieces, make([]A, rows)...)
+		addColumns(pieces[rows:], b[:rows*columns])
+		for r, v := range pieces[rows:] {
+			pieces[r] += v
+		}
+		return pieces[:rows]
+	}
 	for c := range columns {
 		x := b[c*rows : (c+1)*rows]
-		switch p := pieces[:len(x)]; op {
-		case expr.RowSum:
-			for r, v := range x {
-				p[r] += A(v)
-			}
-		case expr.RowMax:
-			for r, v := range x {
-				p[r] = max(p[r], A(v))
-			}
-		default:
-			for r, v := range x {
-				p[r] = min(p[r], A(v))
+		for p, r := pieces[:len(x)], 0; r < len(x); r++ {
+			if op == expr.RowMax {
+				p[r] = max(p[r], A(x[r]))
+			} else {
+				p[r] = min(p[r], A(x[r]))
 			}
 		}
 	}
 	return pieces
+}
+
+// addColumns adds to the sum of each row its elements, four columns at a time.
+func addColumns[A float64 | int64, T kernels.Element](sums []A, b []T) {
+	n := len(sums)
+	for ; len(b) >= 4*n; b = b[4*n:] {
+		x, y, z, w := b[:n], b[n:2*n], b[2*n:3*n], b[3*n:4*n]
+		for r := range sums {
+			sums[r] += (A(x[r]) + A(y[r])) + (A(z[r]) + A(w[r]))
+		}
+	}
+	for ; len(b) > 0; b = b[n:] {
+		for r, v := range b[:n] {
+			sums[r] += A(v)
+		}
+	}
 }
 
 // reduceRun returns the reduction of a part of a row.

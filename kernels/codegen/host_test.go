@@ -1,12 +1,36 @@
 package codegen
 
 import (
+	"math"
+	"math/big"
 	"testing"
 
+	"github.com/stheno-ml/stheno/internal/test/testutil"
 	"github.com/stheno-ml/stheno/kernels"
 	"github.com/stheno-ml/stheno/kernels/expr"
 	"github.com/stheno-ml/stheno/kernels/expr/exprtest"
 )
+
+// Sums over a long axis that is not the last, in a launch that does not split it, are within a few roundings of the exact ones on the host.
+func TestLongColumns(t *testing.T) {
+	r, shape := testutil.Random(t), []int{1 << 15, 64}
+	b := expr.NewBuilder(kernels.Float64)
+	f := testutil.Get[expr.Func](t)(b.Func(b.Apply(expr.RowSum, b.Apply(expr.Max, b.Operand(0), b.Apply(expr.RowMin, b.Operand(0))))))
+	p := testutil.Get[*kernels.Plan](t)(Rows(kernels.HostDevice(), f, shape, []int{0}, []bool{true}, Dense(shape)))
+	x, got := make([]float64, shape[0]*shape[1]), make([]float64, shape[1])
+	var exact [64]big.Float
+	for i := range x {
+		x[i] = r.Float64()
+		sum := exact[i%64].SetPrec(100)
+		sum.Add(sum, big.NewFloat(x[i]))
+	}
+	testutil.Do(t, p.Run([][]byte{kernels.Bytes(x)}, kernels.Bytes(got), nil))
+	for i := range exact {
+		if want, _ := exact[i].Float64(); math.Abs(got[i]-want) > 24*0x1p-52*want {
+			t.Errorf("sum %d: got %v, want %v", i, got[i], want)
+		}
+	}
+}
 
 // BenchmarkHost runs Go bodies of one goroutine or several: elements in order, broadcast, transposed, padded and concatenated, and rows.
 func BenchmarkHost(b *testing.B) {

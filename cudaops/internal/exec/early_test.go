@@ -135,9 +135,9 @@ func drawPlaces(p *kernels.Plan, r *rand.Rand) drawnPlan {
 		return Span{Offset: int64(r.IntN(int(arenaBytes/slot-(bytes-1)/slot))) * slot, Size: bytes}
 	}
 	apart := func(a, b Span) bool { return a.Offset+a.Size <= b.Offset || b.Offset+b.Size <= a.Offset }
-	d := drawnPlan{plan: p, out: place(p.Out)}
-	for d.scratch = place(max(p.Scratch, 1)); !apart(d.scratch, d.out); {
-		d.scratch = place(max(p.Scratch, 1))
+	d := drawnPlan{plan: p}
+	for placed := false; !placed; placed = apart(d.out, d.scratch) { // both: beside some places of one there is none for the other
+		d.out, d.scratch = place(p.Out), place(max(p.Scratch, 1))
 	}
 	for _, bytes := range p.Inputs {
 		in := place(bytes)

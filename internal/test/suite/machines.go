@@ -48,7 +48,7 @@ type problem struct {
 }
 
 func newProblem(s opspec.Spec, c opspec.Case, dt kernels.Dtype, vs []gorgonia.Value) (p problem, err error) {
-	p = problem{Case: c, dt: dt, values: vs, tolerance: s.Tolerance}
+	p = problem{Case: c, dt: dt, values: vs, tolerance: s.ToleranceOf(dt)}
 	for _, v := range vs {
 		x, err := Numbers(v)
 		if err != nil {
