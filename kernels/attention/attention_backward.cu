@@ -98,7 +98,7 @@ __device__ __forceinline__ void gradient_keys(const void* q, Strides qs, const v
 #pragma unroll
                     for (int c = 0; c < R; c++) {
                         const i64 at = ((i64)batch * p.heads + h) * p.queries + min(t0 + B::x() + 16 * c, p.queries - 1);
-                        s[r][c] *= (w[r][c] - delta[at]) * p.scale;
+                        s[r][c] = s[r][c] * (w[r][c] - delta[at]) * p.scale;
                     }
                 B::keep(m, s);
                 B::accumulate(sumK, m, queries, t0, c0, whole, seen);

@@ -203,7 +203,8 @@ template <int D, bool HALF> struct Keys {
                 asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + (BM + i) * 4), "f"(d) : "memory");
                 asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + (2 * BM + i) * 4), "r"(limit) : "memory");
             }
-            store_visit(at.t0, at.head, (at.block() * BN + BN <= at.low) | at.stores() << 1, at.rank);
+            const bool whole = at.block() * BN + BN <= at.low && at.t0 + BM <= p.queries; // rows beyond are 0, and 0 times an infinite key is NaN
+            store_visit(at.t0, at.head, whole | at.stores() << 1, at.rank);
         }
         barrier_wait(empty(stage.stage), stage.parity ^ 1);
         store_visit(-1, 0, 0, 0);

@@ -142,13 +142,13 @@ func (a *attended) draw(r *rand.Rand) {
 	}
 }
 
-// mask makes the scores of the first or the last three quarters of the keys -Inf, by the first element of rows.
-func (a *attended) mask(r *rand.Rand) {
+// mask makes the scores of three quarters of the keys -Inf, the first ones or the last, by the first element of rows.
+func (a *attended) mask(last int64) {
 	a.q, a.k = slices.Clone(a.q), slices.Clone(a.k)
 	for row := range slices.Chunk(a.q, int(a.Dim)) {
 		row[0] = math.Copysign(1, a.Scale)
 	}
-	first := a.Keys / 4 * r.Int64N(2)
+	first := a.Keys / 4 * last
 	for j := first; j < a.Keys-a.Keys/4+first; j++ {
 		for b := range a.Batch {
 			for h := range a.KeyHeads {
@@ -788,6 +788,64 @@ func TestGreatestWeights(t *testing.T) {
 	}
 }
 
+// Keys whose scores are all -Inf have gradients of 0, beside tiles of queries that are not whole.
+func TestGradientsOfMasked(t *testing.T) {
+	seeds := testutil.Random(t)
+	for _, of := range []kind{f32, tf32, f64, bf16, f16} {
+		seed := seeds.Uint64()
+		r := rand.New(rand.NewPCG(seed, 0))
+		a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Round: of.round, Batch: 1, Heads: 2, KeyHeads: 1, Queries: 65 + r.Int64N(63), Keys: 128, Dim: 64 << r.IntN(2), Scale: 0.1}}
+		a.draw(r)
+		a.Counts, a.counts = attention.Counts{}, nil
+		a.mask(int64(r.IntN(2)))
+		var sizes [2][]float64
+		for k, x := range [][]float64{a.dk, a.dv} {
+			sizes[k] = slices.Repeat([]float64{a.gradientSizes[1+k]}, len(x))
+		}
+		in := [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v), bytesOfType(a.statistics(), a.lse), bytesOfType(a.Dtype, a.out), bytesOfType(a.Dtype, a.grad)}
+		tolerance := 40 * of.epsilon
+		if a.rounds() {
+			tolerance = 4 * of.epsilon
+		}
+		for _, dev := range append(tested(t), kernels.HostDevice()) {
+			if err := a.check(dev, attention.Backward{Problem: a.Problem, K: true, V: true}, in, []kernels.Dtype{a.Dtype, a.Dtype}, [][]float64{a.dk, a.dv}, sizes[:], tolerance); err != nil {
+				t.Errorf("seed %d, %v on %s: %+v: %v", seed, of, dev.Name, a.Problem, err)
+			}
+		}
+	}
+}
+
+// NaN in queries that see no key, and Inf in their gradients, have no effect on gradients of the others, but on tensor cores.
+func TestGradientsOfUnseeing(t *testing.T) {
+	seeds := testutil.Random(t)
+	for _, of := range []kind{f32, f64} {
+		seed := seeds.Uint64()
+		r := rand.New(rand.NewPCG(seed, 0))
+		a := &attended{Problem: attention.Problem{Dtype: of.Dtype, Batch: 1, Heads: 2, KeyHeads: 1, Queries: 65 + r.Int64N(80), Keys: 65 + r.Int64N(80), Dim: 1 + r.Int64N(100), Scale: 0.1, Causal: r.IntN(2) == 0}}
+		a.draw(r)
+		a.Counts, a.counts = attention.Counts{Dtype: kernels.Int32, Elements: a.Queries, Row: 1}, make([]float64, a.Queries)
+		for t := range a.counts {
+			if t%3 > 0 {
+				a.counts[t] = float64(1 + r.Int64N(a.Keys))
+				continue
+			}
+			for h := range a.Heads {
+				at := a.row(0, h, int64(t), a.Heads, a.Queries)
+				a.q[at], a.grad[at] = math.NaN(), math.Inf(1)
+			}
+		}
+		a.compute()
+		for _, dev := range append(tested(t), kernels.HostDevice()) {
+			if dev.Kind == kernels.GPU && dev.Major > 7 && of == f32 {
+				continue
+			}
+			if err := a.checkAll(dev, of.epsilon); err != nil {
+				t.Errorf("seed %d, %v on %s: %+v: %v", seed, of, dev.Name, a.Problem, err)
+			}
+		}
+	}
+}
+
 // A row without keys is 0, whatever keys and values hold, in tiles without keys and in others.
 func TestRowsWithoutKeys(t *testing.T) {
 	seeds := testutil.Random(t)
@@ -912,6 +970,9 @@ func TestPaddedRows(t *testing.T) {
 			sections := i == 2 || i > 5
 			if sections { // of keys
 				a.Batch, a.Keys, a.RowsFirst = int64(i+2)/4, 260+r.Int64N(150), i == 2
+				if i == 6 { // of which some queries see masked ones alone
+					a.Causal, a.Queries = true, a.Keys/2+r.Int64N(50)
+				}
 			}
 			a.draw(r)
 			if sections {
@@ -919,7 +980,7 @@ func TestPaddedRows(t *testing.T) {
 			}
 			a.compute()
 			masked := *a
-			masked.mask(r)
+			masked.mask(int64(i % 2))
 			for _, dev := range tested(t) {
 				if err := a.checkAll(dev, of.epsilon); err != nil {
 					t.Errorf("seed %d, %v on %s: %+v: %v", seed, of, dev.Name, a.Problem, err)
