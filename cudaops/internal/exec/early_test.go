@@ -136,7 +136,7 @@ func drawPlaces(p *kernels.Plan, r *rand.Rand) drawnPlan {
 	}
 	apart := func(a, b Span) bool { return a.Offset+a.Size <= b.Offset || b.Offset+b.Size <= a.Offset }
 	d := drawnPlan{plan: p}
-	for placed := false; !placed; placed = apart(d.out, d.scratch) { // both: beside some places of one there is none for the other
+	for placed := false; !placed; placed = apart(d.out, d.scratch) { // both again: an output in the middle may leave no room for scratch memory
 		d.out, d.scratch = place(p.Out), place(max(p.Scratch, 1))
 	}
 	for _, bytes := range p.Inputs {
