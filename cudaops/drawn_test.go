@@ -489,15 +489,16 @@ func byOp(n *G.Node) error {
 	if len(x) != len(y) {
 		return fmt.Errorf("got %d elements, want %d", len(x), len(y))
 	}
-	within, underflows := tolerance(n.Dtype())*max(scale, largest(y)), false
+	within := tolerance(n.Dtype()) * max(scale, largest(y))
+	underflows := false // whether weights may be 0 that are not
 	if strings.HasPrefix(op, "Attention") {
 		size := max(largest(numbersOf(args[0])), largest(numbersOf(args[1]))) // of q and k
 		if size > 1e4 {
 			return nil // rounding errors of scores decide which weights are 0
 		}
-		if n.Dtype() == tensor.Float32 && size > 64 { // weights have rounding errors of scores of thousands, and those below 2^-126 may be 0
-			underflows = true
-			if within = 0.01 * scale; strings.HasPrefix(op, "AttentionGradient") {
+		if n.Dtype() == tensor.Float32 && size > 64 { // weights have the rounding errors of scores of thousands, and those below 2^-126 may be 0
+			within, underflows = 0.01*scale, true
+			if strings.HasPrefix(op, "AttentionGradient") {
 				within *= scale
 			}
 		}

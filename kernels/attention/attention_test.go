@@ -307,6 +307,28 @@ func (a *attended) compute() {
 // rounds reports whether tensor cores may round weights.
 func (a *attended) rounds() bool { return !a.Dtype.IsFloat() || a.Round != kernels.FullPrecision }
 
+// tolerance is that of results, where epsilon is the distance of numbers next to 1.
+func (a *attended) tolerance(epsilon float64) float64 {
+	if a.rounds() {
+		return 4 * epsilon
+	}
+	return 40 * epsilon
+}
+
+// statisticSizes are magnitudes of the statistics, by which their tolerance is that of float32.
+func (a *attended) statisticSizes(epsilon float64) []float64 {
+	size := 10.0
+	if a.rounds() {
+		size *= 0x1p-20 / epsilon
+	}
+	return slices.Repeat([]float64{size}, len(a.lse))
+}
+
+// operands are q, k and v in memory.
+func (a *attended) operands() [][]byte {
+	return [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v)}
+}
+
 // statistics is the type of the statistics.
 func (a *attended) statistics() kernels.Dtype {
 	if a.Dtype == kernels.Float64 {
@@ -428,13 +450,7 @@ func testDecoding(t *testing.T, of kind) {
 	for i := range draws {
 		seed := seeds.Uint64()
 		a := drawAttention(seed, of, true, i)
-		lse, tolerance, half := make([]float64, len(a.lse)), 40*epsilon, func(x []float64) []byte { return bytesOfType(dt, x) }
-		for k := range lse {
-			if lse[k] = 10; a.rounds() {
-				lse[k], tolerance = 10*0x1p-20/epsilon, 4*epsilon
-			}
-		}
-		in := [][]byte{half(a.q), half(a.k), half(a.v)}
+		lse, tolerance, in := a.statisticSizes(epsilon), a.tolerance(epsilon), a.operands()
 		for _, dev := range tested(t) {
 			both, one := attention.Forward{Problem: a.Problem, Out: true, Statistics: true}, attention.Forward{Problem: a.Problem, Out: true}
 			err := a.check(dev, both, in, []kernels.Dtype{dt, a.statistics()}, [][]float64{a.out, a.lse}, [][]float64{a.sizes, lse}, tolerance)
@@ -465,20 +481,9 @@ func (a *attended) checkAll(dev kernels.Device, epsilon float64) error {
 	single := bytesOfType(a.statistics(), a.lse)
 	sizes := make([][]float64, 3)
 	for k, x := range [][]float64{a.dq, a.dk, a.dv} {
-		for range x {
-			sizes[k] = append(sizes[k], a.gradientSizes[k])
-		}
+		sizes[k] = slices.Repeat([]float64{a.gradientSizes[k]}, len(x))
 	}
-	lse, tolerance := make([]float64, len(a.lse)), 40*epsilon
-	for k := range lse {
-		if lse[k] = 10; a.rounds() {
-			lse[k] *= 0x1p-20 / epsilon // of float32
-		}
-	}
-	if a.rounds() {
-		tolerance = 4 * epsilon
-	}
-	in := [][]byte{half(a.q), half(a.k), half(a.v)}
+	lse, tolerance, in := a.statisticSizes(epsilon), a.tolerance(epsilon), a.operands()
 	err := a.check(dev, attention.Forward{Problem: a.Problem, Out: true, Statistics: true}, in, []kernels.Dtype{dt, a.statistics()}, [][]float64{a.out, a.lse}, [][]float64{a.sizes, lse}, tolerance)
 	if err == nil && !testing.Short() {
 		err = a.check(dev, attention.Forward{Problem: a.Problem, Out: true}, in, []kernels.Dtype{dt}, [][]float64{a.out}, [][]float64{a.sizes}, tolerance)
@@ -601,7 +606,7 @@ func TestSharedKeys(t *testing.T) {
 			}
 			a.draw(r)
 			a.compute()
-			in := [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v)}
+			in := a.operands()
 			sizes := make([]float64, len(a.lse))
 			for k := range sizes {
 				sizes[k] = 10
@@ -639,7 +644,7 @@ func TestThreeWarpgroups(t *testing.T) {
 		a.draw(r)
 		a.compute()
 		f := attention.Forward{Problem: a.Problem, Out: true}
-		in := [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v)}
+		in := a.operands()
 		if err := a.check(dev, f, in, []kernels.Dtype{a.Dtype}, [][]float64{a.out}, [][]float64{a.sizes}, 4*of.epsilon); err != nil {
 			t.Errorf("%v on %s: %+v: %v", of, dev.Name, a.Problem, err)
 		}
@@ -685,11 +690,8 @@ func TestNonFinite(t *testing.T) {
 				}
 			}
 			a.compute()
-			in := [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v)}
-			tolerance := 40 * of.epsilon
-			if a.rounds() {
-				tolerance = 4 * of.epsilon
-			}
+			in := a.operands()
+			tolerance := a.tolerance(of.epsilon)
 			for _, dev := range append(tested(t), kernels.HostDevice()) {
 				dev.SMs = min(dev.SMs, sms)
 				if err := a.check(dev, attention.Forward{Problem: a.Problem, Out: true}, in, []kernels.Dtype{a.Dtype}, [][]float64{a.out}, [][]float64{a.sizes}, tolerance); err != nil {
@@ -774,11 +776,8 @@ func TestGreatestWeights(t *testing.T) {
 					x[k] *= float64(a.Keys)
 				}
 			}
-			in := [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v), bytesOfType(a.statistics(), lse), out, bytesOfType(a.Dtype, a.grad)}
-			tolerance := 40 * of.epsilon
-			if a.rounds() {
-				tolerance = 4 * of.epsilon
-			}
+			in := append(a.operands(), bytesOfType(a.statistics(), lse), out, bytesOfType(a.Dtype, a.grad))
+			tolerance := a.tolerance(of.epsilon)
 			for _, dev := range append(tested(t), kernels.HostDevice()) {
 				if err := a.check(dev, attention.Backward{Problem: a.Problem, Q: true, K: true, V: true}, in, []kernels.Dtype{a.Dtype, a.Dtype, a.Dtype}, [][]float64{a.dq, a.dk, a.dv}, sizes[:], tolerance); err != nil {
 					t.Errorf("seed %d, draw %d on %s: %+v: %v", seed, i, dev.Name, a.Problem, err)
@@ -802,11 +801,8 @@ func TestGradientsOfMasked(t *testing.T) {
 		for k, x := range [][]float64{a.dk, a.dv} {
 			sizes[k] = slices.Repeat([]float64{a.gradientSizes[1+k]}, len(x))
 		}
-		in := [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v), bytesOfType(a.statistics(), a.lse), bytesOfType(a.Dtype, a.out), bytesOfType(a.Dtype, a.grad)}
-		tolerance := 40 * of.epsilon
-		if a.rounds() {
-			tolerance = 4 * of.epsilon
-		}
+		in := append(a.operands(), bytesOfType(a.statistics(), a.lse), bytesOfType(a.Dtype, a.out), bytesOfType(a.Dtype, a.grad))
+		tolerance := a.tolerance(of.epsilon)
 		for _, dev := range append(tested(t), kernels.HostDevice()) {
 			if err := a.check(dev, attention.Backward{Problem: a.Problem, K: true, V: true}, in, []kernels.Dtype{a.Dtype, a.Dtype}, [][]float64{a.dk, a.dv}, sizes[:], tolerance); err != nil {
 				t.Errorf("seed %d, %v on %s: %+v: %v", seed, of, dev.Name, a.Problem, err)
@@ -873,7 +869,7 @@ func TestRowsWithoutKeys(t *testing.T) {
 		for i := range lse {
 			lse[i] = 10
 		}
-		in := [][]byte{bytesOfType(a.Dtype, a.q), bytesOfType(a.Dtype, a.k), bytesOfType(a.Dtype, a.v)}
+		in := a.operands()
 		for _, dev := range append(tested(t), kernels.HostDevice()) {
 			err := a.check(dev, attention.Forward{Problem: a.Problem, Out: true, Statistics: true}, in, []kernels.Dtype{a.Dtype, a.statistics()}, [][]float64{a.out, a.lse}, [][]float64{a.sizes, lse}, tolerance)
 			if err != nil {
@@ -985,8 +981,7 @@ func TestPaddedRows(t *testing.T) {
 				if err := a.checkAll(dev, of.epsilon); err != nil {
 					t.Errorf("seed %d, %v on %s: %+v: %v", seed, of, dev.Name, a.Problem, err)
 				}
-				in := [][]byte{bytesOfType(a.Dtype, masked.q), bytesOfType(a.Dtype, masked.k), bytesOfType(a.Dtype, a.v)}
-				if err := masked.check(dev, attention.Forward{Problem: a.Problem, Out: true}, in, []kernels.Dtype{a.Dtype}, [][]float64{masked.out}, [][]float64{masked.sizes}, 4*of.epsilon); err != nil {
+				if err := masked.check(dev, attention.Forward{Problem: a.Problem, Out: true}, masked.operands(), []kernels.Dtype{a.Dtype}, [][]float64{masked.out}, [][]float64{masked.sizes}, 4*of.epsilon); err != nil {
 					t.Errorf("seed %d, masked, %v on %s: %+v: %v", seed, of, dev.Name, a.Problem, err)
 				}
 				for _, planner := range []kernels.Planner{attention.Forward{Problem: a.Problem, Out: true}, attention.Backward{Problem: a.Problem, Q: true, K: true, V: true}} {

@@ -66,12 +66,15 @@ func reduceBlock[A float64 | int64, T kernels.Element](pieces []A, op expr.Op, i
 	}
 	for c := range columns {
 		x := b[c*rows : (c+1)*rows]
-		for p, r := pieces[:len(x)], 0; r < len(x); r++ {
-			if op == expr.RowMax {
-				p[r] = max(p[r], A(x[r]))
-			} else {
-				p[r] = min(p[r], A(x[r]))
+		p := pieces[:len(x)]
+		if op == expr.RowMax {
+			for r, v := range x {
+				p[r] = max(p[r], A(v))
 			}
+			continue
+		}
+		for r, v := range x {
+			p[r] = min(p[r], A(v))
 		}
 	}
 	return pieces
